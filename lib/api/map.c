@@ -123,7 +123,7 @@ static void *map(int fd, const struct ato_options *o, const struct view_wish *v,
             base = m->base;
         } else {
             hide_counters(m);
-            leave_abandon(m->file);
+            open_undo(m->file);
         }
     }
     if (base == MAP_FAILED)

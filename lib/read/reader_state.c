@@ -16,20 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void reader_state_close(struct file *f)
-{
-    struct pairing *pr = &f->pairing;
-    if (f->reader->manifest)
-        munmap(f->reader->manifest, MANIFEST_BYTES);
-    f->reader->manifest = NULL;
-    if (pr->lock >= 0)
-        close(pr->lock);
-    if (pr->reflection >= 0)
-        close(pr->reflection);
-    folder_close(&pr->folder);
-    pr->lock = pr->reflection = -1;
-}
-
 static int open_in(const struct pairing *pr, const char *name)
 {
     int fd = openat(pr->folder.fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -82,7 +68,7 @@ static int map_manifest(struct file *f, const char *name)
     if (map == MAP_FAILED)
         return report_errno(saved, "cannot map the manifest %s/%s", pr->folder.path, name);
     madvise(map, MANIFEST_BYTES, MADV_DONTFORK);
-    f->reader->manifest = map;
+    pr->manifest = map;
     return 0;
 }
 
@@ -178,7 +164,8 @@ static int look_once(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
-    reader_state_close(f);
+    pairing_let_go(pr);
+    folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     int there = lookup_find(pr, r->name, &r->wish);

@@ -89,25 +89,11 @@ void pairing_let_go(struct pairing *pr)
     pr->lock = -1;
 }
 
-static void close_original(struct pairing *pr)
-{
-    if (pr->borrowed)
-        pr->original = -1;
-    close_fd(&pr->original);
-}
-
-void pairing_forget(struct pairing *pr)
-{
-    close_fd(&pr->lock);
-    close_fd(&pr->reflection);
-    close_original(pr);
-    folder_close(&pr->folder);
-    pr->manifest = NULL; /* not inherited */
-}
-
 void pairing_close(struct pairing *pr)
 {
     pairing_let_go(pr);
     folder_close(&pr->folder);
-    close_original(pr);
+    if (pr->borrowed)
+        pr->original = -1;
+    close_fd(&pr->original);
 }

@@ -128,8 +128,4 @@ static inline struct journal_file pairing_in_journals(const struct pairing *pr)
     return file;
 }
 
-/* In a forked child: closes the descriptors and touches nothing else. Unlocking would drop the parent's
- * locks. */
-void pairing_forget(struct pairing *pr);
-
 #endif
