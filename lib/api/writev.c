@@ -10,7 +10,6 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
@@ -72,7 +71,7 @@ static int write_all(struct tx *t, struct writes *w, unsigned flags)
         part->written = true;
         part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     }
-    if (claim_in_order(t, w->spans, w->nspans) < 0)
+    if (page_set_reserve(&t->set, w->spans, w->nspans) < 0)
         return -1;
     for (unsigned i = 0; i < w->n; i++)
         if (staging_write(t, &w->each[i], flags) < 0)

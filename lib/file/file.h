@@ -120,8 +120,10 @@ struct mapping {
     struct counters *counters; /* THREAD_SHARED + 1 sets */
     bool shows;                /* `counters` lies in shared memory */
     struct open_count open[THREAD_SHARED + 1];
-    unsigned calls;      /* calls under way; counted in builds with assertions (calls.h) */
-    struct epoch *epoch; /* for ATO_EPOCHS; else NULL */
+    unsigned calls; /* calls under way; counted in builds with assertions (calls.h) */
+    /* For ATO_EPOCHS (epoch.h); else NULL. */
+    struct tx *epoch;
+    pthread_mutex_t epoch_lock;
 };
 
 /* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it

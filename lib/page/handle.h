@@ -55,7 +55,7 @@ struct tx {
     unsigned flags;
     uint64_t wait_ms; /* 0: as a plain call */
     uint64_t max_pages;
-    uint64_t blocked; /* an epoch's: the page for which its last call did not wait (claim.h) */
+    uint64_t blocked; /* an epoch's: the page that its last call did not wait for (claim.h) */
     struct page_set set;
     /* Writes that are not stored yet (queue.h). The memory is kept for the next transaction; may be NULL. */
     struct queue *queue;

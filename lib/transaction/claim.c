@@ -3,10 +3,8 @@
 
 #include "lib/file/page.h"
 #include "lib/file/space.h"
-#include "lib/page/load.h"
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/page/reservation.h"
 #include "lib/transaction/parts.h"
 #include "reflection/media/report.h"
 
@@ -42,20 +40,10 @@ int claim_waited(struct tx *t, int r)
  * may be in the list. */
 static int take(struct tx *t, struct file *f, uint64_t page)
 {
-    struct page_state *s = shared_state(&f->shared, page);
     const struct patience patience = claim_patience(t);
-    if (!s)
-        return -1;
     const uint64_t end = parts_sizing(t, f) ? 0 : page * PAGE_BYTES + 1;
-    int r = claim_waited(t, reservation_take_within(f, s, end, &patience));
-    if (r != 0) {
-        t->blocked = page;
-        return r;
-    }
-    t->set.pages[t->set.n] = (struct held_page){.file = f, .state = s, .page = page};
-    __atomic_store_n(&s->tx, page_set_note(t->set.tag, t->set.n), __ATOMIC_RELAXED);
-    t->set.n++;
-    return load_page(f, page, s);
+    t->blocked = page;
+    return claim_waited(t, page_set_take(&t->set, f, page, end, &patience));
 }
 
 void claim_forget_space(struct tx *t, uint64_t n)
@@ -99,14 +87,4 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
     if (r != 0)
         claim_give_back(t, before);
     return r;
-}
-
-int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n)
-{
-    struct page_set *h = &t->set;
-    if (page_set_reserve(h, spans, n) < 0)
-        return -1;
-    for (uint64_t i = 0; i < h->n; i++)
-        __atomic_store_n(&h->pages[i].state->tx, page_set_note(h->tag, i), __ATOMIC_RELAXED);
-    return 0;
 }

@@ -35,10 +35,6 @@ static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_
  * (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
-/* Reserves all pages of spans, which are in order (page_set.h), as a plain operation does. The transaction has no pages
- * yet and will need no others. Returns 0; -1: none is reserved. */
-int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n);
-
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void claim_give_back(struct tx *t, uint64_t n);
 

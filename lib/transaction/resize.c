@@ -81,7 +81,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     }
     part->sized = true;
-    part->size = part->old = part->low = f->pairing.size;
+    part->size = part->low = f->pairing.size;
     return 0;
 }
 
@@ -234,7 +234,7 @@ static int fill_last_page(struct tx *t, struct file *f)
 static int lengthen(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    uint64_t old = part->old;
+    const uint64_t old = f->pairing.size;
     if (size <= old || size <= f->growing)
         return 0;
     if ((!f->growing && old % PAGE_BYTES && fill_last_page(t, f) < 0) ||
@@ -274,7 +274,7 @@ static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
 static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
+    const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = min(layout_pages(once) * PAGE_BYTES, size);
     for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
         uint64_t page = at / PAGE_BYTES, before = t->set.n;
@@ -334,7 +334,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
     }
     file_note_written(m->file);
     part->size = size;
-    part->resizes = size != part->old;
+    part->resizes = size != m->file->pairing.size;
     return 0;
 }
 
@@ -347,9 +347,9 @@ static int announce(struct pairing *pr, uint64_t unused)
 int resize_announce(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
-        const struct part *part = &t->parts[i];
-        if (part->resizes && part->size < part->old &&
-            on_media(part->mapping->file, announce, 0) < 0)
+        struct file *f = t->parts[i].mapping->file;
+        if (t->parts[i].resizes && t->parts[i].size < f->pairing.size &&
+            on_media(f, announce, 0) < 0)
             return -1;
     }
     return 0;
