@@ -277,10 +277,14 @@ static inline void file_note_written(struct file *f)
     __atomic_store_n(&f->shared.header->written, 1, __ATOMIC_RELAXED);
 }
 
+/* What a caller of ato_mmap() asks for. */
 struct file_wish {
     const struct ato_options *options; /* from options_complete() */
     int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
     uint64_t end;                      /* last byte asked for + 1 */
+    uint64_t length;
+    void *hint; /* of the address; may be NULL */
+    bool writable;
 };
 
 /* Returns the bytes that a file of `size` bytes may grow to. */
