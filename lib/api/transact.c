@@ -19,6 +19,7 @@
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/transaction/again.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/resize.h"
@@ -233,12 +234,15 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
         return -1;
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
-    unsigned parts = t->nparts;
+    const uint64_t pages = t->set.n, notes = t->notes.n;
+    const unsigned parts = t->nparts;
     int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
     if (r == 0)
         r = to.m ? write_to(t, &to, &from, src, n, flags)
                  : staging_read(t, from.m, from.offset, dst, n);
     if (r < 0) {
+        claim_give_back(t, pages);
+        notes_give_back(&t->notes, notes);
         parts_drop(t, parts);
         return -1;
     }

@@ -20,14 +20,6 @@ static struct {
     _Alignas(64) struct tx *tx;
 } kept[THREAD_SHARED];
 
-static void put_away(struct tx *t)
-{
-    mutex_lock(MUTEX_HANDLES);
-    t->next_free = unused;
-    unused = t;
-    mutex_unlock(MUTEX_HANDLES);
-}
-
 /* The caller holds the lock. */
 static struct tx *new_place(void)
 {
@@ -89,10 +81,14 @@ void handle_close(struct tx *t)
     t->generation++;
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
     const unsigned n = thread_number();
-    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1))
+    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1)) {
         kept[n].tx = t;
-    else
-        put_away(t);
+        return;
+    }
+    mutex_lock(MUTEX_HANDLES);
+    t->next_free = unused;
+    unused = t;
+    mutex_unlock(MUTEX_HANDLES);
 }
 
 void handle_forget_all(void)

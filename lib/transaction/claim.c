@@ -64,27 +64,17 @@ void claim_give_back(struct tx *t, uint64_t n)
 
 struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page)
 {
-    uint64_t before = t->set.n;
-    if (make_room(t, 1) < 0)
-        return NULL;
-    if (take(t, f, page) == 0)
-        return &t->set.pages[before];
-    claim_give_back(t, before);
-    return NULL;
+    return make_room(t, 1) == 0 && take(t, f, page) == 0 ? &t->set.pages[t->set.n - 1] : NULL;
 }
 
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
 {
-    uint64_t before = t->set.n, missing = 0;
+    uint64_t missing = 0;
     for (uint64_t page = first; page <= last; page++)
         missing += !claim_find(t, f, page);
     int r = missing ? make_room(t, missing) : 0;
     for (uint64_t page = first; page <= last && missing && r == 0; page++)
         if (!claim_find(t, f, page))
             r = take(t, f, page);
-    if (r == 0)
-        r = file_check(f);
-    if (r != 0)
-        claim_give_back(t, before);
-    return r;
+    return r == 0 ? file_check(f) : r;
 }

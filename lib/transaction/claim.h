@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which pages a transaction holds: it reserves them, finds them again, and gives them back if a call fails.
+ * Which pages a transaction holds: it reserves them, finds them again, and gives them back if a call fails. A function that fails
+ * may have reserved some: the caller of the call gives these back.
  */
 #ifndef ATO_LIB_TRANSACTION_CLAIM_H
 #define ATO_LIB_TRANSACTION_CLAIM_H
@@ -23,16 +24,15 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
 
 struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page);
 
-/* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
+/* Returns a page of the transaction, reserved if necessary. NULL on failure. */
 static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
 {
     struct held_page *at = claim_find(t, f, page);
     return at ? at : claim_new_page(t, f, page);
 }
 
-/* Reserves those pages of first..last that the transaction does not have yet. Returns 0. On failure none is reserved: -1; or,
- * for an epoch, which does not wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked
- * (page_set_await()). */
+/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1; or, for an epoch, which does not
+ * wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */

@@ -100,11 +100,6 @@ int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 
 /* ---- commit ---- */
 
-void epoch_give_up(struct mapping *m)
-{
-    tx_empty(m->epoch);
-}
-
 int epoch_commit(struct mapping *m)
 {
     pthread_mutex_lock(&m->epoch_lock);

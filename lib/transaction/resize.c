@@ -140,23 +140,6 @@ static int keep_out(const struct tx *t, struct file *f, uint64_t first, uint64_t
     return -1;
 }
 
-/* Makes the file shorter than it was so far in the transaction: all others are kept from the
- * part that is cut off. */
-static int cut_lower(struct tx *t, struct part *part, uint64_t size)
-{
-    struct file *f = part->mapping->file;
-    uint64_t before = t->set.n, last = size / PAGE_BYTES;
-    /* The last page keeps its bytes up to the end, so it is held. */
-    if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
-        return -1;
-    if (claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0) {
-        page_set_release_from(&t->set, before);
-        return -1;
-    }
-    part->low = size;
-    return 0;
-}
-
 static int check_guard(struct file *f, uint64_t size)
 {
     struct manifest_guard guard = guard_of(f);
@@ -172,8 +155,15 @@ static int check_guard(struct file *f, uint64_t size)
 static int shrink(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    if (check_guard(f, size) < 0 || (size < part->low && cut_lower(t, part, size) < 0))
+    const uint64_t last = size / PAGE_BYTES;
+    if (check_guard(f, size) < 0)
         return -1;
+    /* The last page keeps its bytes up to the end, so it is held. All others are kept from the pages behind it. */
+    if (size < part->low &&
+        ((size % PAGE_BYTES && claim_range(t, f, last, last) < 0) ||
+         claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0))
+        return -1;
+    part->low = min(size, part->low);
     forget_behind(t, f, size);
     return 0;
 }
@@ -208,18 +198,6 @@ static int clear_behind(struct file *f, uint64_t to)
     return 0;
 }
 
-/* Prepares a larger size, durably: both files get that length. The new bytes are zeros, except where the file had others
- * since it was mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
-static int prepare_growth(struct file *f, uint64_t to)
-{
-    if (clear_behind(f, to) < 0)
-        return -1;
-    if (on_media(f, growth_prepare, to) == 0)
-        return 0;
-    forget_space(f);
-    return -1;
-}
-
 /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
 static int fill_last_page(struct tx *t, struct file *f)
 {
@@ -230,16 +208,18 @@ static int fill_last_page(struct tx *t, struct file *f)
     return space_make(f, page, claim_find(t, f, page)->state, PAGE_O_ALLOCATED);
 }
 
-/* Gives both files the new length on the media. */
-static int lengthen(struct tx *t, struct part *part, uint64_t size)
+/* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
+ * mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
+static int lengthen(struct tx *t, struct file *f, uint64_t size)
 {
-    struct file *f = part->mapping->file;
-    const uint64_t old = f->pairing.size;
-    if (size <= old || size <= f->growing)
-        return 0;
-    if ((!f->growing && old % PAGE_BYTES && fill_last_page(t, f) < 0) ||
-        prepare_growth(f, size) < 0)
+    if (!f->growing && f->pairing.size % PAGE_BYTES && fill_last_page(t, f) < 0)
         return -1;
+    if (clear_behind(f, size) < 0)
+        return -1;
+    if (on_media(f, growth_prepare, size) < 0) {
+        forget_space(f);
+        return -1;
+    }
     __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
     return 0;
 }
@@ -306,14 +286,18 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
                             "map it with a larger max_size",
                             f->pairing.path, (unsigned long long)f->limit,
                             (unsigned long long)size);
-    return lengthen(t, part, size) < 0 ? -1 : write_zeros(t, part, size);
+    if (size > f->pairing.size && size > f->growing && lengthen(t, f, size) < 0)
+        return -1;
+    return write_zeros(t, part, size);
 }
 
 /* ---- both ---- */
 
 int resize(struct tx *t, struct mapping *m, uint64_t size)
 {
-    struct part *part = parts_of_file(t, m->file);
+    struct part *part = t->parts; /* becomes the one that speaks for the file */
+    while (part->mapping->file != m->file)
+        part++;
     queue_drain(t); /* queued writes may lie beyond the new end */
     bool begun = part->sized;
     uint64_t before = t->set.n;

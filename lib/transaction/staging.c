@@ -80,8 +80,7 @@ static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct file *f = m->file;
-    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES,
-                   before = t->set.n, noted = t->notes.n;
+    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES;
     if (f->reader && !(t->flags & ATO_TX_READ_COMMITTED))
         return report_error(EACCES,
                             "a transaction cannot note what it reads of %s, which may only be read "
@@ -93,14 +92,10 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
         if (claim_find(t, f, page))
             queue_drain(t);
     uint64_t held;
-    if (hold_for_read(t, f, offset, n, &held) < 0)
+    if (hold_for_read(t, f, offset, n, &held) < 0 ||
+        (held == offset && check_end(t, f, offset + n) < 0) ||
+        (held > offset && read_others(t, m, offset, dst, held - offset) < 0))
         return -1;
-    if ((held == offset && check_end(t, f, offset + n) < 0) ||
-        (held > offset && read_others(t, m, offset, dst, held - offset) < 0)) {
-        claim_give_back(t, before);
-        notes_give_back(&t->notes, noted);
-        return -1;
-    }
     put_own(t, f, offset, dst, n);
     return held < offset + n ? notes_hold(t) : 0;
 }
@@ -114,14 +109,9 @@ static int write_copy(struct tx *t, const struct staging_write *w, unsigned flag
     if (!copy)
         return -1;
     const struct staging_write plain = {.to = w->to, .n = w->n, .bytes = copy};
-    uint64_t before = t->set.n, noted = t->notes.n;
     int r = staging_read(t, w->from.m, w->from.offset, copy, w->n);
     if (r == 0)
         r = staging_write(t, &plain, flags);
-    if (r < 0) {
-        claim_give_back(t, before);
-        notes_give_back(&t->notes, noted);
-    }
     free(copy);
     return r;
 }
@@ -137,10 +127,8 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         return -1;
     uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
-        (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0)) {
-        claim_give_back(t, before);
+        (__builtin_expect(need, 0) && space_make(f, page, at->state, need) < 0))
         return -1;
-    }
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->set.n > before;
     if ((first || !queue_is_empty(t)) && queue_add(t, at, first, begin, n, bytes, flags)) {
@@ -178,16 +166,13 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    uint64_t before = t->set.n;
     if (w->from.m)
         return write_copy(t, w, flags);
     if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES)
         return write_page(t, w->to.m->file, w->to.offset, (unsigned)w->n, w->bytes, flags);
     queue_drain(t);
-    if (staging_ready(t, w) < 0) {
-        claim_give_back(t, before);
+    if (staging_ready(t, w) < 0)
         return -1;
-    }
     staging_put(t, w, flags);
     return 0;
 }

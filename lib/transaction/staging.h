@@ -3,8 +3,8 @@
  * The reads and writes of a transaction, and what makes its pages ready for the commit.
  *
  * A call first reserves the pages that it touches and does not have yet (in the order of its addresses: waits.h
- * says why that may fail), then allocates space, and only then stores. So if a call fails, the transaction is as it
- * was: pages that the call reserved are released, and no pending slice is overwritten.
+ * says why that may fail), then allocates space, and only then stores. So if a call fails, no pending slice is overwritten, and
+ * the transaction is as it was when its caller has given back the pages and notes that it made.
  *
  * claim.h has the pages, queue.h the short writes that are not stored yet.
  *
@@ -30,8 +30,7 @@ int staging_write(struct tx *t, const struct staging_write *w, unsigned flags);
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* The steps of staging_write() from memory, for an epoch. The first does all that may fail. Returns as claim_range(); but on
- * failure some pages may be reserved. */
+/* The steps of staging_write() from memory, for an epoch. The first does all that may fail. Returns as claim_range(). */
 int staging_ready(struct tx *t, const struct staging_write *w);
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags);
 

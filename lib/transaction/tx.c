@@ -145,7 +145,8 @@ void tx_empty(struct tx *t)
 {
     struct page_set *h = &t->set;
     queue_forget(t);
-    notes_forget(t);
+    if (t->notes.n)
+        notes_drop(&t->notes);
     claim_forget_space(t, 0);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
