@@ -190,19 +190,6 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
     return file_check(s->m->file);
 }
 
-static int write_to(struct tx *t, const struct range *to, const struct range *from, const void *src,
-                    size_t n, unsigned flags)
-{
-    struct mapping *m = to->m;
-    struct part *part = parts_add(t, m, true);
-    const struct staging_write w = {.to = *to, .from = *from, .n = n, .bytes = src};
-    if (!part || staging_write(t, &w, flags) < 0)
-        return -1;
-    part->written = true;
-    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    return 0;
-}
-
 /* Prefetches as page_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
  * number of stores everything else waits too. */
 static inline __attribute__((always_inline)) void fetch(const void *dst)
@@ -221,35 +208,35 @@ static inline __attribute__((always_inline)) void fetch(const void *dst)
 
 static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)
 {
-    struct range to, from;
+    struct staging_write w = {.n = n, .bytes = src};
+    struct range *to = &w.to, *from = &w.from;
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
         return range_empty(dst, src);
-    if (find(t, &to, dst, n) < 0 || find(t, &from, src, n) < 0)
+    if (find(t, to, dst, n) < 0 || find(t, from, src, n) < 0)
         return -1;
-    if (!to.m && !from.m)
+    if (!to->m && !from->m)
         return range_none(dst, src);
-    if (to.m && range_check_writable(to.m, dst) < 0)
+    if (to->m && range_check_writable(to->m, dst) < 0)
         return -1;
-    CALL_ON(to_call, to.m);
-    CALL_ON(from_call, from.m);
+    CALL_ON(to_call, to->m);
+    CALL_ON(from_call, from->m);
     const uint64_t pages = t->set.n, notes = t->notes.n;
     const unsigned parts = t->nparts;
-    int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
+    int r = from->m && !parts_add(t, from->m, false) ? -1 : 0;
     if (r == 0)
-        r = to.m ? write_to(t, &to, &from, src, n, flags)
-                 : staging_read(t, from.m, from.offset, dst, n);
+        r = to->m ? staging_write(t, &w, flags) : staging_read(t, from->m, from->offset, dst, n);
     if (r < 0) {
         claim_give_back(t, pages);
         notes_give_back(&t->notes, notes);
         parts_drop(t, parts);
         return -1;
     }
-    if (to.m)
-        range_count_write(to.m, n);
-    if (from.m)
-        range_count_read(from.m, n);
+    if (to->m)
+        range_count_write(to->m, n);
+    if (from->m)
+        range_count_read(from->m, n);
     return 0;
 }
 

@@ -59,26 +59,6 @@ static int by_order(const void *a, const void *b)
     return page_set_order(x->file, x->first, y->file, y->first);
 }
 
-/* Writes all ranges in transaction t, which the caller begins and ends. */
-static int write_all(struct tx *t, struct writes *w, unsigned flags)
-{
-    qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
-    for (unsigned i = 0; i < w->n; i++) {
-        struct mapping *m = w->each[i].to.m;
-        struct part *part = parts_add(t, m, true);
-        if (!part)
-            return -1;
-        part->written = true;
-        part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    }
-    if (page_set_reserve(&t->set, w->spans, w->nspans) < 0)
-        return -1;
-    for (unsigned i = 0; i < w->n; i++)
-        if (staging_write(t, &w->each[i], flags) < 0)
-            return -1;
-    return tx_make_durable(t);
-}
-
 static int write_ranges(struct writes *w, unsigned flags)
 {
     if (w->each[0].to.m->epoch)
@@ -87,7 +67,17 @@ static int write_ranges(struct writes *w, unsigned flags)
     struct tx *t = handle_make(thread_id(), ATO_TX_READ_COMMITTED);
     if (!t)
         return -1;
-    int result = write_all(t, w, flags);
+    qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
+    int result = 0;
+    /* Before the pages: the mappings cannot be unmapped from then on. */
+    for (unsigned i = 0; i < w->n && result == 0; i++)
+        result = parts_add(t, w->each[i].to.m, true) ? 0 : -1;
+    if (result == 0)
+        result = page_set_reserve(&t->set, w->spans, w->nspans);
+    for (unsigned i = 0; i < w->n && result == 0; i++)
+        result = staging_write(t, &w->each[i], flags);
+    if (result == 0)
+        result = tx_make_durable(t);
     tx_unmake(t);
     return result;
 }

@@ -270,8 +270,10 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
             return -1;
         if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
             claim_give_back(t, before);
-        else if (staging_write(t, &w, 0) < 0)
+        else if (staging_ready(t, &w) < 0)
             return -1;
+        else
+            staging_put(t, &w, 0);
         at += n;
     }
     return 0;

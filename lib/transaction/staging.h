@@ -24,13 +24,13 @@ struct staging_write {
     bool repeats; /* `bytes` is a page of one repeated byte */
 };
 
-/* Writes. flags: ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
+/* Writes, and adds a part for the mapping. flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags);
 
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* The steps of staging_write() from memory, for an epoch. The first does all that may fail. Returns as claim_range(). */
+/* The steps of staging_write() from memory, when nothing is queued. The first does all that may fail. Returns as claim_range(). */
 int staging_ready(struct tx *t, const struct staging_write *w);
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags);
 
