@@ -163,16 +163,6 @@ static int check_flags(int prot, int flags)
     return 0;
 }
 
-static int check_access(int prot, int access, int fd)
-{
-    if ((prot & PROT_WRITE) && access != O_RDWR)
-        return report_error(EACCES,
-                            "PROT_WRITE needs a descriptor that is open for writing, and "
-                            "descriptor %d is read-only",
-                            fd);
-    return 0;
-}
-
 /* ---- the calls ---- */
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
@@ -181,9 +171,15 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
     if (check_flags(prot, flags) < 0)
         return MAP_FAILED;
     int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0 ||
-        check_access(prot, access, fd) < 0)
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
         return MAP_FAILED;
+    if ((prot & PROT_WRITE) && access != O_RDWR) {
+        report_error(EACCES,
+                     "PROT_WRITE needs a descriptor that is open for writing, and descriptor %d is "
+                     "read-only",
+                     fd);
+        return MAP_FAILED;
+    }
     struct file_wish w = {&o, access, (uint64_t)offset + length, length, addr, prot & PROT_WRITE};
     return map(fd, &w);
 }
@@ -225,10 +221,13 @@ static bool gives_up(struct mapping *m)
     return open_total(m) == 0;
 }
 
-static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
+int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
 {
-    if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
-        return report_error(EINVAL, "unmap mode %d is not known", o->mode);
+    struct ato_unmap_options o = {.struct_size = sizeof(o)};
+    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+        return -1;
+    if (o.mode != ATO_UNMAP_FAST && o.mode != ATO_UNMAP_SPATIAL)
+        return report_error(EINVAL, "unmap mode %d is not known", o.mode);
     mutex_lock(MUTEX_FILES);
     struct mapping *m = table_find(addr);
     int r = -1;
@@ -248,7 +247,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         CALLS_NONE(m);
         if (m->file->mappings > 1) /* else leave_file() gives the block back */
             hide_counters(m);
-        r = leave_file(m->file, o, &kept);
+        r = leave_file(m->file, &o, &kept);
         if (!kept) {
             KEEP_ERRNO();
             table_put(m->base, m->reserved, NULL);
@@ -262,14 +261,6 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
 
 int ato_munmap(void *addr, size_t length, int mode)
 {
-    struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
-    return unmap(addr, length, &o);
-}
-
-int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
-{
-    struct ato_unmap_options o = {.struct_size = sizeof(o)};
-    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
-        return -1;
-    return unmap(addr, length, &o);
+    const struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
+    return ato_munmap_opt(addr, length, &o);
 }
