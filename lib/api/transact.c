@@ -39,13 +39,16 @@ static int not_open(void)
         "the handle is not of an open transaction: the transaction was never begun, or has ended");
 }
 
-/* Waits while another thread tries to take the transaction over. Returns the owner after that. */
-static uint64_t await_owner(const struct tx *t)
+/* Returns whether the transaction belongs to thread `own`. Waits while another thread tries to take it over. */
+static inline bool belongs_to(const struct tx *t, uint64_t own)
 {
     uint64_t owner;
-    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) & TX_UNDECIDED; i++)
+    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) != own; i++) {
+        if (!(owner & TX_UNDECIDED))
+            return false;
         page_pause(i);
-    return owner;
+    }
+    return true;
 }
 
 /* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
@@ -57,13 +60,11 @@ static struct tx *enter_any(const ato_tx *tx)
         return NULL;
     }
     const uint64_t own = thread_id();
-    if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
-        await_owner(t) == own) {
+    if (belongs_to(t, own)) {
         __atomic_store_n(&t->busy, true, __ATOMIC_RELAXED);
         /* For the compiler only: ato_tx_adopt() makes all CPUs execute a barrier. */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
-            await_owner(t) == own)
+        if (belongs_to(t, own))
             return t;
         /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
     }
