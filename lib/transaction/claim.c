@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/claim.h"
 
-#include "lib/file/page.h"
-#include "lib/file/space.h"
-#include "lib/page/page_set.h"
+#include "lib/commit/store.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/parts.h"
+#include "reflection/media/copy.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -77,4 +76,21 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
         if (!claim_find(t, f, page))
             r = take(t, f, page);
     return r == 0 ? file_check(f) : r;
+}
+
+uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
+                     const char *bytes, unsigned flags)
+{
+    store_begin(at->state);
+    const uint64_t pending = store_page(at, begin, n, bytes, flags);
+    if (__builtin_expect(at->pending & ~pending, 0))
+        t->set.forgotten = &at->file->persist; /* W4 */
+    return pending;
+}
+
+void claim_look(const struct held_page *at, unsigned begin, unsigned n, char *dst)
+{
+    const struct file *f = at->file;
+    copy_gather_range(f->persist.kernel, dst, file_o(f, at->page), file_r(f, at->page),
+                      at->state->bitmap ^ at->pending, begin, n);
 }

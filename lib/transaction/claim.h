@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which pages a transaction holds: it reserves them, finds them again, and gives them back if a call fails. A function that fails
- * may have reserved some: the caller of the call gives these back.
+ * Which pages a transaction holds: it reserves them, finds them again, stores to them, and gives them back if a call fails. A
+ * function that fails may have reserved some: the caller of the call gives these back.
  */
 #ifndef ATO_LIB_TRANSACTION_CLAIM_H
 #define ATO_LIB_TRANSACTION_CLAIM_H
@@ -41,6 +41,13 @@ void claim_give_back(struct tx *t, uint64_t n);
 /* Before a release of the pages from the n-th on: forgets the space of those beyond the end of the file. That may be the old end
  * again, or before the planned one. */
 void claim_forget_space(struct tx *t, uint64_t n);
+
+/* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. Returns the page's new pending mask. */
+uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
+                     const char *bytes, unsigned flags);
+
+/* Copies bytes of the page as the transaction sees them. */
+void claim_look(const struct held_page *at, unsigned begin, unsigned n, char *dst);
 
 /* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/queue.h"
 
-#include "lib/transaction/staged.h"
+#include "lib/transaction/claim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ void queue_drain(struct tx *t)
             complete(q, &t->set.pages[w->place], w);
     for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
         struct held_page *at = &t->set.pages[w->place];
-        at->pending = staged_put(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
+        at->pending = claim_store(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
     }
     queue_forget(t);
 }

@@ -11,7 +11,6 @@
 #include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
-#include "lib/transaction/staged.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"
@@ -244,7 +243,7 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64
 static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
 {
     char bytes[PAGE_BYTES];
-    staged_get(at, begin, n, bytes);
+    claim_look(at, begin, n, bytes);
     return memcmp(bytes, zeros, n) == 0;
 }
 

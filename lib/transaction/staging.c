@@ -12,7 +12,6 @@
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
-#include "lib/transaction/staged.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -55,7 +54,7 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
         const struct held_page *at = claim_find(t, f, page);
         if (at) {
             queue_drain(t);
-            staged_get(at, (unsigned)begin, (unsigned)bytes, dst);
+            claim_look(at, (unsigned)begin, (unsigned)bytes, dst);
         }
         dst += bytes;
     }
@@ -112,7 +111,7 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
     bool first = t->set.n > before;
     if ((!first && queue_is_empty(t)) || !queue_add(t, at, first, begin, n, bytes, flags)) {
         queue_drain(t);
-        at->pending = staged_put(t, at, begin, n, bytes, flags);
+        at->pending = claim_store(t, at, begin, n, bytes, flags);
     }
     file_note_written(f);
     return 0;
@@ -135,7 +134,7 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
     FOR_EACH_PAGE(page, begin, bytes, w->to.offset, w->n)
     {
         struct held_page *at = claim_find(t, f, page);
-        at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
+        at->pending = claim_store(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
         from += w->repeats ? 0 : bytes;
     }
     file_note_written(f);
@@ -161,7 +160,7 @@ static int write_copy(struct tx *t, const struct staging_write *w, unsigned flag
     const struct staging_write plain = {.to = w->to, .n = w->n, .bytes = copy};
     int r = staging_read(t, w->from.m, w->from.offset, copy, w->n);
     if (r == 0)
-        r = write_memory(t, &plain, flags);
+        r = staging_write(t, &plain, flags);
     free(copy);
     return r;
 }
