@@ -184,11 +184,7 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    if (!s->m)
-        return 0;
-    if (range_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !range_grew(s, addr, n))
-        return -1;
-    return file_check(s->m->file);
+    return s->m ? range_check(s, addr, n, parts_size(t, s->m->file)) : 0;
 }
 
 /* Prefetches as page_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
