@@ -70,14 +70,6 @@ static int map_view(struct mapping *m, int fd, void *hint)
     return 0;
 }
 
-/* Returns m->reach. A mapping of a part of the file stays one. A mapping that reaches the end of the file, or
- * was asked for with a max_size, grows with the file. */
-static uint64_t choose_reach(const struct mapping *m, const struct ato_options *o)
-{
-    bool grows = o->max_size || m->offset + m->length >= file_size(m->file);
-    return grows ? m->file->max_size - m->offset : m->length;
-}
-
 static struct mapping *new_mapping(const struct file_wish *w)
 {
     struct mapping *m = calloc(1, sizeof(*m));
@@ -108,7 +100,10 @@ static void *map(int fd, const struct file_wish *w)
     mutex_lock(MUTEX_FILES);
     m->file = open_file(fd, w);
     if (m->file) {
-        m->reach = choose_reach(m, w->options);
+        /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
+         * max_size, grows with the file. */
+        bool grows = w->options->max_size || w->end >= file_size(m->file);
+        m->reach = grows ? m->file->max_size - m->offset : m->length;
         m->quick = m->epoch || m->file->reader ? 0 : m->offset + m->reach;
         if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);

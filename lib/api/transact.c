@@ -251,23 +251,6 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     return r < 0 ? NULL : dst;
 }
 
-/* Changes the size, in an open transaction or in that of ato_ftruncate(). */
-static int change_size(struct tx *t, struct mapping *m, off_t size)
-{
-    unsigned parts = t->nparts;
-    if (size < 0)
-        return report_error(EINVAL, "%lld bytes is not a valid size", (long long)size);
-    struct part *part = parts_add(t, m, true);
-    if (!part)
-        return -1;
-    if (resize(t, m, (uint64_t)size) < 0) {
-        parts_drop(t, parts);
-        return -1;
-    }
-    part->written = true;
-    return 0;
-}
-
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
 {
     struct tx *t = enter(tx);
@@ -275,7 +258,10 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
         return -1;
     struct mapping *m = table_find_to_change(addr);
     CALL_ON(call, m);
-    int r = m ? change_size(t, m, size) : -1;
+    const unsigned parts = t->nparts;
+    int r = m ? resize(t, m, size) : -1;
+    if (r < 0)
+        parts_drop(t, parts);
     leave(t);
     return r;
 }
@@ -288,7 +274,7 @@ int ato_ftruncate(void *addr, off_t size)
         return -1;
     CALL_ON(call, m);
     t->max_pages = UINT64_MAX; /* for zeros over what the file had before */
-    int r = change_size(t, m, size);
+    int r = resize(t, m, size);
     if (r == 0)
         r = tx_make_durable(t);
     tx_unmake(t);

@@ -294,14 +294,18 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
 
 /* ---- both ---- */
 
-int resize(struct tx *t, struct mapping *m, uint64_t size)
+int resize(struct tx *t, struct mapping *m, off_t to)
 {
-    struct part *part = t->parts; /* becomes the one that speaks for the file */
-    while (part->mapping->file != m->file)
+    const uint64_t size = (uint64_t)to, before = t->set.n;
+    if (to < 0)
+        return report_error(EINVAL, "%lld bytes is not a valid size", (long long)to);
+    struct part *own = parts_add(t, m, true), *part = t->parts;
+    if (!own)
+        return -1;
+    while (part->mapping->file != m->file) /* becomes the one that speaks for the file */
         part++;
     queue_drain(t); /* queued writes may lie beyond the new end */
-    bool begun = part->sized;
-    uint64_t before = t->set.n;
+    const bool begun = part->sized;
     if (!begun && begin(t, part, size) < 0)
         return -1;
     const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
@@ -318,6 +322,7 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
         return -1;
     }
     file_note_written(m->file);
+    own->written = true;
     part->size = size;
     part->resizes = size != m->file->pairing.size;
     return 0;
