@@ -26,21 +26,22 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
                           : read_bytes(from->m, from->offset, dst, n, NULL);
 }
 
-static int write_side(const struct range *to, const void *src, uint64_t n, unsigned flags)
+/* `repeats`: as in write_bytes(). */
+static int write_side(const struct range *to, const void *src, uint64_t n, bool repeats,
+                      unsigned flags)
 {
     if (__builtin_expect(!to->m->epoch, 1))
-        return write_bytes(to->m, to->offset, src, n, false, flags);
-    const struct staging_write w = {.m = to->m, .offset = to->offset, .n = n, .bytes = src};
+        return write_bytes(to->m, to->offset, src, n, repeats, flags);
+    const struct staging_write w = {.to = *to, .n = n, .bytes = src, .repeats = repeats};
     return epoch_write(&w, 1, flags);
 }
 
-/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot
- * be held because this process may only read its file. Reads a consistent copy of the whole source, then
- * writes that from memory. */
+/* Copies from mapping to mapping where one of them has an epoch. Reads a consistent copy of the whole source, then writes that
+ * from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = range_copy_buffer(n);
-    int r = copy && read_side(from, copy, n) == 0 ? write_side(to, copy, n, flags) : -1;
+    int r = copy && read_side(from, copy, n) == 0 ? write_side(to, copy, n, false, flags) : -1;
     free(copy);
     return r;
 }
@@ -48,9 +49,8 @@ static int write_copy(const struct range *to, const struct range *from, uint64_t
 static int write_across(const struct range *to, const struct range *from, uint64_t n,
                         unsigned flags)
 {
-    int r = to->m->epoch || from->m->epoch || from->m->file->reader
-                ? write_copy(to, from, n, flags)
-                : writev_across(to, from, n, flags);
+    int r = to->m->epoch || from->m->epoch ? write_copy(to, from, n, flags)
+                                           : writev_across(to, from, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;
@@ -71,7 +71,7 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     if (to.m) {
         r = range_check_writable(to.m, dst);
         if (r == 0)
-            r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, flags);
+            r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, false, flags);
         if (r == 0)
             range_count_write(to.m, n);
     } else {
@@ -110,24 +110,19 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
     return copy_many(dst, src, n);
 }
 
-static int fill_side(const struct range *to, int c, uint64_t n)
-{
-    char page[PAGE_BYTES];
-    const struct staging_write w = {
-        .m = to->m, .offset = to->offset, .n = n, .bytes = page, .repeats = true};
-    memset(page, c, n < sizeof(page) ? n : sizeof(page));
-    return to->m->epoch ? epoch_write(&w, 1, 0) : write_bytes(to->m, to->offset, page, n, true, 0);
-}
-
 void *ato_memset(void *dst, int c, size_t n)
 {
+    char page[PAGE_BYTES];
     struct range to;
     if (n == 0)
         return range_empty(dst, dst) < 0 ? NULL : dst;
     if (range_find(&to, dst, n) < 0 || (!to.m && range_none(dst, dst) < 0))
         return NULL;
     CALL_ON(call, to.m);
-    if (range_check_writable(to.m, dst) < 0 || fill_side(&to, c, n) < 0)
+    if (range_check_writable(to.m, dst) < 0)
+        return NULL;
+    memset(page, c, n < sizeof(page) ? n : sizeof(page));
+    if (write_side(&to, page, n, true, 0) < 0)
         return NULL;
     range_count_write(to.m, n);
     return dst;

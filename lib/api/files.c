@@ -3,7 +3,6 @@
 
 #include "lib/file/mutex.h"
 #include "lib/file/views.h"
-#include "lib/read/reader.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -50,14 +49,10 @@ void files_remove(struct file *f)
 void files_destroy(struct file *f, bool remove_shared)
 {
     KEEP_ERRNO();
-    if (f->reader) {
-        reader_close(f);
-    } else {
-        views_unmap(f);
-        if (f->shared.header)
-            shared_close(&f->shared, remove_shared);
-        pairing_close(&f->pairing);
-    }
+    views_unmap(f);
+    shared_close(&f->shared, remove_shared);
+    pairing_close(&f->pairing);
+    free(f->reader);
     free(f);
 }
 
@@ -83,18 +78,11 @@ void files_forget(void)
 {
     for (struct file *f = all, *next; f; f = next) {
         next = f->next;
-        if (f->reader) {
-            reader_forget(f);
-        } else { /* the child did not inherit the views: there is nothing to unmap */
-            close(f->shared.fd);
-            free(f->shared.ready);
-            f->pairing.manifest = NULL;
-            close(f->pairing.lock); /* again, unless locks_forget() did not know it */
-            f->pairing.lock = -1;
-            pairing_close(&f->pairing);
-            free(f->chunks);
-        }
-        free(f);
+        /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
+        f->o = f->r = f->shared.base = f->pairing.manifest = NULL;
+        close(f->pairing.lock); /* again, unless locks_forget() did not know it */
+        f->pairing.lock = -1;
+        files_destroy(f, false);
     }
     all = NULL;
 }

@@ -107,19 +107,6 @@ static int lock_and_look(struct file *f, struct leaving *l)
                         pr->path);
 }
 
-/* Detaches from a file that other processes keep mapped. With the attach lock. */
-static int detach(struct file *f)
-{
-    f->mappings--;
-    files_remove(f);
-    journals_detach(f);
-    views_unmap(f);
-    shared_forget_holder(&f->shared, f->holder);
-    attach_leave(f);
-    files_destroy(f, false); /* closing its descriptor drops the locks */
-    return 0;
-}
-
 /* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone even on
  * failure: the media are consistent, and if the new state could not be written, the next map recovers the
  * file. Returns 0; -1 with errno. */
@@ -127,9 +114,6 @@ static int detach_last(struct file *f, const struct leaving *l)
 {
     struct pairing *pr = &f->pairing;
     const bool written = f->shared.header->written;
-    f->mappings--;
-    files_remove(f);
-    journals_detach(f);
     const bool doubt = l->doubt || file_is_poisoned(f);
     views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
     char shared[sizeof(f->shared.name)];
@@ -160,17 +144,11 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
 {
     struct leaving l = {.job.options = options,
                         .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
-    *kept = false;
-    if (f->mappings > 1) {
-        f->mappings--;
+    *kept = f->mappings == 1 && !f->reader;
+    if (!*kept) {
+        open_undo(f);
         return 0;
     }
-    if (f->reader) {
-        files_remove(f);
-        files_destroy(f, false);
-        return 0;
-    }
-    *kept = true;
     int last = lock_and_look(f, &l);
     for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
         if (attach_unlock(f) < 0 || r < 0)
@@ -182,24 +160,12 @@ int leave_file(struct file *f, const struct ato_unmap_options *options, bool *ke
         return -1;
     pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
     *kept = false;
-    return last ? detach_last(f, &l) : detach(f);
-}
-
-void leave_abandon(struct file *f)
-{
-    if (--f->mappings)
-        return;
-    KEEP_ERRNO();
     files_remove(f);
-    if (f->reader) {
-        files_destroy(f, false);
-        return;
-    }
     journals_detach(f);
-    bool last = attach_lock(f) == 0 && pairing_others(&f->pairing) == 0;
-    if (last && f->pairing.newborn &&
-        f->shared.header->entered == 1) /* no other process wrote to it */
-        removal_of_failed_birth(&f->pairing);
+    if (last)
+        return detach_last(f, &l);
+    shared_forget_holder(&f->shared, f->holder);
     attach_leave(f);
-    files_destroy(f, last);
+    files_destroy(f, false); /* closing its descriptor drops the locks */
+    return 0;
 }

@@ -11,8 +11,4 @@
  * mapping still counts. With MUTEX_FILES. */
 int leave_file(struct file *f, const struct ato_unmap_options *options, bool *kept);
 
-/* The same for a mapping that could not be made, in any state of the file, as if this process had died.
- * Keeps errno. With MUTEX_FILES. */
-void leave_abandon(struct file *f);
-
 #endif

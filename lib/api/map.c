@@ -10,6 +10,7 @@
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/transaction/epoch.h"
+#include "lib/transaction/tx.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
@@ -18,13 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-struct view_wish {
-    void *hint;
-    size_t length;
-    int prot;
-    off_t offset;
-};
 
 static void release_mapping(struct mapping *m)
 {
@@ -54,17 +48,18 @@ static int make_counters(struct mapping *m)
 
 /* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
  * corrupting the file silently. */
-static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsigned flags)
+static int map_view(struct mapping *m, int fd, void *hint)
 {
     uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     int prot = PROT_READ;
-    if ((flags & ATO_WRITABLE_VIEW) && m->writable)
+    if ((m->flags & ATO_WRITABLE_VIEW) && m->writable)
         prot |= PROT_WRITE;
-    m->base = table_reserve(v->hint, length);
+    m->base = table_reserve(hint, length);
     if (!m->base)
         return report_errno(errno, "no address space for %llu bytes", (unsigned long long)length);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
-    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, v->offset) == MAP_FAILED) {
+    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, (off_t)m->offset) ==
+        MAP_FAILED) {
         report_errno(errno, "cannot map descriptor %d", fd);
         munmap(m->base, m->reserved);
         return -1;
@@ -73,28 +68,19 @@ static int map_view(struct mapping *m, int fd, const struct view_wish *v, unsign
     return 0;
 }
 
-/* Returns m->reach. A mapping of a part of the file stays one. A mapping that reaches the end of the file, or
- * was asked for with a max_size, grows with the file. */
-static uint64_t choose_reach(const struct mapping *m, const struct ato_options *o)
-{
-    bool grows = o->max_size || m->offset + m->length >= file_size(m->file);
-    return grows ? m->file->max_size - m->offset : m->length;
-}
-
-static struct mapping *new_mapping(const struct ato_options *o, const struct view_wish *v,
-                                   int access)
+static struct mapping *new_mapping(const struct file_wish *w)
 {
     struct mapping *m = calloc(1, sizeof(*m));
     if (!m)
         return report_null(ENOMEM, "no memory to map a file");
-    m->length = v->length;
-    m->offset = (uint64_t)v->offset;
-    m->writable = v->prot & PROT_WRITE;
+    m->length = w->length;
+    m->offset = w->end - w->length;
+    m->writable = w->writable;
     /* A mapping of a read-only descriptor does not deploy. */
-    m->reader = access != O_RDWR;
-    m->policy = m->reader ? ATO_READ_GATHER : o->read_policy;
-    m->flags = o->flags;
-    if ((o->flags & ATO_EPOCHS) && m->writable && epoch_make(m) < 0) {
+    m->reader = w->access != O_RDWR;
+    m->policy = m->reader ? ATO_READ_GATHER : w->options->read_policy;
+    m->flags = w->options->flags;
+    if ((m->flags & ATO_EPOCHS) && m->writable && epoch_make(m) < 0) {
         release_mapping(m);
         return NULL;
     }
@@ -103,25 +89,26 @@ static struct mapping *new_mapping(const struct ato_options *o, const struct vie
 
 /* ---- mapping ---- */
 
-static void *map(int fd, const struct ato_options *o, const struct view_wish *v, int access)
+static void *map(int fd, const struct file_wish *w)
 {
-    struct file_wish wish = {
-        .options = o, .access = access, .end = (uint64_t)v->offset + v->length};
-    struct mapping *m = process_set_up() == 0 ? new_mapping(o, v, access) : NULL;
+    struct mapping *m = process_set_up() == 0 ? new_mapping(w) : NULL;
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
     mutex_lock(MUTEX_FILES);
-    m->file = open_file(fd, &wish);
+    m->file = open_file(fd, w);
     if (m->file) {
-        m->reach = choose_reach(m, o);
+        /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
+         * max_size, grows with the file. */
+        bool grows = w->options->max_size || w->end >= file_size(m->file);
+        m->reach = grows ? m->file->max_size - m->offset : m->length;
         m->quick = m->epoch || m->file->reader ? 0 : m->offset + m->reach;
-        if (make_counters(m) == 0 && map_view(m, fd, v, o->flags) == 0) {
+        if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
         } else {
             hide_counters(m);
-            leave_abandon(m->file);
+            open_undo(m->file);
         }
     }
     if (base == MAP_FAILED)
@@ -169,16 +156,6 @@ static int check_flags(int prot, int flags)
     return 0;
 }
 
-static int check_access(int prot, int access, int fd)
-{
-    if ((prot & PROT_WRITE) && access != O_RDWR)
-        return report_error(EACCES,
-                            "PROT_WRITE needs a descriptor that is open for writing, and "
-                            "descriptor %d is read-only",
-                            fd);
-    return 0;
-}
-
 /* ---- the calls ---- */
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
@@ -187,11 +164,17 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
     if (check_flags(prot, flags) < 0)
         return MAP_FAILED;
     int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0 ||
-        check_access(prot, access, fd) < 0)
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
         return MAP_FAILED;
-    struct view_wish v = {addr, length, prot, offset};
-    return map(fd, &o, &v, access);
+    if ((prot & PROT_WRITE) && access != O_RDWR) {
+        report_error(EACCES,
+                     "PROT_WRITE needs a descriptor that is open for writing, and descriptor %d is "
+                     "read-only",
+                     fd);
+        return MAP_FAILED;
+    }
+    struct file_wish w = {&o, access, (uint64_t)offset + length, length, addr, prot & PROT_WRITE};
+    return map(fd, &w);
 }
 
 void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
@@ -200,8 +183,8 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
     int access = access_of(fd);
     if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
         return MAP_FAILED;
-    struct view_wish v = {NULL, length, PROT_READ | (access == O_RDWR ? PROT_WRITE : 0), offset};
-    return map(fd, &o, &v, access);
+    struct file_wish w = {&o, access, (uint64_t)offset + length, length, NULL, access == O_RDWR};
+    return map(fd, &w);
 }
 
 int ato_set_read_policy(void *addr, int policy)
@@ -227,14 +210,17 @@ static bool gives_up(struct mapping *m)
 {
     if (!m->epoch || !file_is_poisoned(m->file))
         return false;
-    epoch_give_up(m);
+    tx_empty(m->epoch); /* no thread is in a call on the mapping */
     return open_total(m) == 0;
 }
 
-static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
+int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
 {
-    if (o->mode != ATO_UNMAP_FAST && o->mode != ATO_UNMAP_SPATIAL)
-        return report_error(EINVAL, "unmap mode %d is not known", o->mode);
+    struct ato_unmap_options o = {.struct_size = sizeof(o)};
+    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+        return -1;
+    if (o.mode != ATO_UNMAP_FAST && o.mode != ATO_UNMAP_SPATIAL)
+        return report_error(EINVAL, "unmap mode %d is not known", o.mode);
     mutex_lock(MUTEX_FILES);
     struct mapping *m = table_find(addr);
     int r = -1;
@@ -254,7 +240,7 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
         CALLS_NONE(m);
         if (m->file->mappings > 1) /* else leave_file() gives the block back */
             hide_counters(m);
-        r = leave_file(m->file, o, &kept);
+        r = leave_file(m->file, &o, &kept);
         if (!kept) {
             KEEP_ERRNO();
             table_put(m->base, m->reserved, NULL);
@@ -268,14 +254,6 @@ static int unmap(void *addr, size_t length, const struct ato_unmap_options *o)
 
 int ato_munmap(void *addr, size_t length, int mode)
 {
-    struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
-    return unmap(addr, length, &o);
-}
-
-int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
-{
-    struct ato_unmap_options o = {.struct_size = sizeof(o)};
-    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
-        return -1;
-    return unmap(addr, length, &o);
+    const struct ato_unmap_options o = {.struct_size = sizeof(o), .mode = mode};
+    return ato_munmap_opt(addr, length, &o);
 }

@@ -9,6 +9,7 @@
 #include "lib/read/reader.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/removal.h"
@@ -112,6 +113,18 @@ static int check_not_mapped_twice(const struct file *f)
     return 0;
 }
 
+/* Closes a file that this process has never written to, in any state, as if this process had died; and frees f. Keeps errno. */
+static void abandon(struct file *f)
+{
+    KEEP_ERRNO();
+    bool last = locks_wait(f->pairing.lock, 0, 1) == 0 && pairing_others(&f->pairing) == 0;
+    /* Nothing is in its reflection if no other process had it mapped. */
+    if (last && f->pairing.newborn && (!f->shared.header || f->shared.header->entered <= 1))
+        removal_of_failed_birth(&f->pairing);
+    attach_leave(f);
+    files_destroy(f, last);
+}
+
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and f is freed. */
 static int make_writer(struct file *f, int fd, const struct identity *identity,
                        const struct file_wish *wish)
@@ -145,11 +158,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
             (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
         return 0;
     }
-    if (f->shared.header)
-        attach_leave(f);
-    if (f->pairing.newborn)
-        removal_of_failed_birth(&f->pairing);
-    files_destroy(f, !f->pairing.joined);
+    abandon(f);
     return -1;
 }
 
@@ -158,8 +167,12 @@ static struct file *make(int fd, const struct identity *identity, const struct f
     struct file *f = calloc(1, sizeof(*f));
     if (!f)
         return report_null(ENOMEM, "no memory to map a file");
-    if ((wish->access == O_RDWR ? make_writer : reader_open)(f, fd, identity, wish) < 0)
+    if (wish->access == O_RDWR && make_writer(f, fd, identity, wish) < 0)
         return NULL;
+    if (wish->access != O_RDWR && reader_open(f, fd, identity, wish) < 0) {
+        files_destroy(f, false);
+        return NULL;
+    }
     files_add(f);
     return f;
 }
@@ -202,4 +215,15 @@ struct file *open_file(int fd, const struct file_wish *wish)
     if (f)
         f->mappings++;
     return f;
+}
+
+void open_undo(struct file *f)
+{
+    if (--f->mappings)
+        return;
+    files_remove(f);
+    if (f->reader)
+        files_destroy(f, false);
+    else
+        abandon(f);
 }

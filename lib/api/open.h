@@ -9,6 +9,10 @@
  * `mappings`. NULL with errno of ato_mmap(). With MUTEX_FILES. */
 struct file *open_file(int fd, const struct file_wish *wish);
 
+/* Undoes open_file(): subtracts 1 from `mappings`. With the last one closes the file, which this process has not written to.
+ * Keeps errno. With MUTEX_FILES. */
+void open_undo(struct file *f);
+
 /* Makes all words durable as they are visible (R4, for the whole file), if they may not be. Meta pages that are holes
  * have none. Returns 0; -1 with errno. */
 int open_flush_words(struct file *f);

@@ -7,7 +7,7 @@
 #include "lib/file/page.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
-#include "lib/transaction/tx.h"
+#include "lib/page/handle.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 
@@ -41,7 +41,7 @@ static void in_child(void)
     for (uint64_t i = 0; i < TABLE_ENTRIES; i++)
         if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
             table_entries[i] = NULL;
-    tx_forget_all();
+    handle_forget_all();
     locks_forget();
     journals_forget_all();
     files_forget();

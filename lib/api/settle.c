@@ -26,12 +26,7 @@
 #include "reflection/media/report.h"
 
 /* How long to wait for a living process: a commit takes as long as its flushes. */
-enum { PATIENCE_MS = 1000 };
-
-static uint64_t limit(void)
-{
-    return clock_ns() + PATIENCE_MS * 1000000ull;
-}
+enum { PATIENCE_NS = 1000 * 1000 * 1000 };
 
 static void pause_a_moment(unsigned i)
 {
@@ -82,7 +77,7 @@ static int settle_slot(struct file *f, unsigned slot)
     struct commit c = {.holder = shared_given_to(shared, slot), .slot = slot};
     if (!c.holder || c.holder == f->holder)
         return 0;
-    const uint64_t until = limit();
+    const uint64_t until = clock_ns() + PATIENCE_NS;
     const unsigned threads = under_way_threads(shared, slot);
     for (c.thread = 0; c.thread < threads; c.thread++) {
         c.noted = under_way_look(shared, slot, c.thread);
@@ -98,7 +93,7 @@ static int settle_slot(struct file *f, unsigned slot)
 /* For a reader: finds out whether a writer has the file mapped. */
 static int watch(struct file *f)
 {
-    const uint64_t until = limit();
+    const uint64_t until = clock_ns() + PATIENCE_NS;
     int r;
     for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && clock_ns() <= until; i++)
         pause_a_moment(i);

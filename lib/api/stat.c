@@ -42,10 +42,7 @@ static int look_at_size(struct file *f, uint64_t *size)
     const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
     /* A larger value is not a valid size: another program stored it. */
     *size = is < LAYOUT_MAX_BYTES ? is : file_size(f);
-    if (__builtin_expect(!f->reader, 1))
-        return 0;
-    (void)reader_refresh(f);
-    return reader_size(f, size);
+    return __builtin_expect(!f->reader, 1) ? 0 : reader_size(f, size);
 }
 
 off_t ato_size(const void *addr)

@@ -19,6 +19,7 @@
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/transaction/again.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/resize.h"
@@ -38,13 +39,16 @@ static int not_open(void)
         "the handle is not of an open transaction: the transaction was never begun, or has ended");
 }
 
-/* Waits while another thread tries to take the transaction over. Returns the owner after that. */
-static uint64_t await_owner(const struct tx *t)
+/* Returns whether the transaction belongs to thread `own`. Waits while another thread tries to take it over. */
+static inline bool belongs_to(const struct tx *t, uint64_t own)
 {
     uint64_t owner;
-    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) & TX_UNDECIDED; i++)
+    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) != own; i++) {
+        if (!(owner & TX_UNDECIDED))
+            return false;
         page_pause(i);
-    return owner;
+    }
+    return true;
 }
 
 /* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
@@ -56,13 +60,11 @@ static struct tx *enter_any(const ato_tx *tx)
         return NULL;
     }
     const uint64_t own = thread_id();
-    if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
-        await_owner(t) == own) {
+    if (belongs_to(t, own)) {
         __atomic_store_n(&t->busy, true, __ATOMIC_RELAXED);
         /* For the compiler only: ato_tx_adopt() makes all CPUs execute a barrier. */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (__builtin_expect(__atomic_load_n(&t->owner, __ATOMIC_RELAXED) == own, 1) ||
-            await_owner(t) == own)
+        if (belongs_to(t, own))
             return t;
         /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
     }
@@ -97,43 +99,35 @@ static struct tx *enter(const ato_tx *tx)
 /* How long a transaction waits for a page by default. */
 enum { TX_WAIT_MS = 1 };
 
-static ato_tx *begin(unsigned flags, uint64_t wait_ms, uint64_t max_pages)
+static ato_tx *begin(const struct ato_tx_options *o)
 {
-    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), flags);
-    if (!t)
-        return NULL;
-    t->wait_ms = wait_ms ? wait_ms : TX_WAIT_MS;
-    t->max_pages = max_pages;
-    again_begin(t);
-    return (ato_tx *)(uintptr_t)t->handle;
-}
-
-static int check_flags(unsigned flags)
-{
-    if (__builtin_expect(flags & ~ATO_TX_READ_COMMITTED, 0))
-        return report_error(EINVAL, "transaction flags 0x%x are not known", flags);
-    return 0;
-}
-
-ato_tx *ato_tx_begin(unsigned flags)
-{
-    return check_flags(flags) < 0 ? NULL : begin(flags, 0, TX_PAGES);
-}
-
-static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
-{
-    *o = (struct ato_tx_options){0};
-    if ((opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0) ||
-        check_flags(o->flags) < 0)
-        return NULL;
-    uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
+    const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
+    if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0))
+        return report_null(EINVAL, "transaction flags 0x%x are not known", o->flags);
     if (pages > TX_MOST_PAGES)
         return report_null(EINVAL, "max_bytes is more than 1 TiB");
     /* A larger value would overflow a deadline, which would then lie in the past. */
     if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX)
         return report_null(EINVAL, "%s is more than 2^32 - 1",
                            o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
-    return begin(o->flags, o->wait_ms, pages ? pages : TX_PAGES);
+    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), o->flags);
+    if (!t)
+        return NULL;
+    t->wait_ms = o->wait_ms ? o->wait_ms : TX_WAIT_MS;
+    t->max_pages = pages ? pages : TX_PAGES;
+    again_begin(t);
+    return (ato_tx *)(uintptr_t)t->handle;
+}
+
+ato_tx *ato_tx_begin(unsigned flags)
+{
+    return begin(&(struct ato_tx_options){.flags = flags});
+}
+
+static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
+{
+    *o = (struct ato_tx_options){0};
+    return opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0 ? NULL : begin(o);
 }
 
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
@@ -190,29 +184,7 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    if (!s->m)
-        return 0;
-    if (range_within(s, addr, n, parts_size(t, s->m->file)) < 0 && !range_grew(s, addr, n))
-        return -1;
-    return file_check(s->m->file);
-}
-
-static int write_to(struct tx *t, const struct range *to, const struct range *from, const void *src,
-                    size_t n, unsigned flags)
-{
-    struct mapping *m = to->m;
-    struct part *part = parts_add(t, m, true);
-    const struct staging_write w = {.m = m,
-                                    .offset = to->offset,
-                                    .n = n,
-                                    .bytes = src,
-                                    .from = from->m,
-                                    .from_offset = from->offset};
-    if (!part || staging_write(t, &w, flags) < 0)
-        return -1;
-    part->written = true;
-    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    return 0;
+    return s->m ? range_check(s, addr, n, parts_size(t, s->m->file)) : 0;
 }
 
 /* Prefetches as page_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
@@ -233,32 +205,35 @@ static inline __attribute__((always_inline)) void fetch(const void *dst)
 
 static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)
 {
-    struct range to, from;
+    struct staging_write w = {.n = n, .bytes = src};
+    struct range *to = &w.to, *from = &w.from;
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
         return range_empty(dst, src);
-    if (find(t, &to, dst, n) < 0 || find(t, &from, src, n) < 0)
+    if (find(t, to, dst, n) < 0 || find(t, from, src, n) < 0)
         return -1;
-    if (!to.m && !from.m)
+    if (!to->m && !from->m)
         return range_none(dst, src);
-    if (to.m && range_check_writable(to.m, dst) < 0)
+    if (to->m && range_check_writable(to->m, dst) < 0)
         return -1;
-    CALL_ON(to_call, to.m);
-    CALL_ON(from_call, from.m);
-    unsigned parts = t->nparts;
-    int r = from.m && !parts_add(t, from.m, false) ? -1 : 0;
+    CALL_ON(to_call, to->m);
+    CALL_ON(from_call, from->m);
+    const uint64_t pages = t->set.n, notes = t->notes.n;
+    const unsigned parts = t->nparts;
+    int r = from->m && !parts_add(t, from->m, false) ? -1 : 0;
     if (r == 0)
-        r = to.m ? write_to(t, &to, &from, src, n, flags)
-                 : staging_read(t, from.m, from.offset, dst, n);
+        r = to->m ? staging_write(t, &w, flags) : staging_read(t, from->m, from->offset, dst, n);
     if (r < 0) {
+        claim_give_back(t, pages);
+        notes_give_back(&t->notes, notes);
         parts_drop(t, parts);
         return -1;
     }
-    if (to.m)
-        range_count_write(to.m, n);
-    if (from.m)
-        range_count_read(from.m, n);
+    if (to->m)
+        range_count_write(to->m, n);
+    if (from->m)
+        range_count_read(from->m, n);
     return 0;
 }
 
@@ -276,51 +251,30 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     return r < 0 ? NULL : dst;
 }
 
-/* Changes the size, in an open transaction or in that of ato_ftruncate(). */
-static int change_size(struct tx *t, struct mapping *m, off_t size)
-{
-    unsigned parts = t->nparts;
-    struct part *part = parts_add(t, m, true);
-    if (!part)
-        return -1;
-    if (resize(t, m, (uint64_t)size) < 0) {
-        parts_drop(t, parts);
-        return -1;
-    }
-    part->written = true;
-    return 0;
-}
-
-static struct mapping *find_to_resize(void *addr, off_t size)
-{
-    struct mapping *m = table_find_to_change(addr);
-    if (!m || size >= 0)
-        return m;
-    report_error(EINVAL, "%lld bytes is not a valid size", (long long)size);
-    return NULL;
-}
-
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
 {
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    struct mapping *m = find_to_resize(addr, size);
+    struct mapping *m = table_find_to_change(addr);
     CALL_ON(call, m);
-    int r = m ? change_size(t, m, size) : -1;
+    const unsigned parts = t->nparts;
+    int r = m ? resize(t, m, size) : -1;
+    if (r < 0)
+        parts_drop(t, parts);
     leave(t);
     return r;
 }
 
 int ato_ftruncate(void *addr, off_t size)
 {
-    struct mapping *m = find_to_resize(addr, size);
+    struct mapping *m = table_find_to_change(addr);
     struct tx *t = m ? handle_make(thread_id(), 0) : NULL;
     if (!t)
         return -1;
     CALL_ON(call, m);
     t->max_pages = UINT64_MAX; /* for zeros over what the file had before */
-    int r = change_size(t, m, size);
+    int r = resize(t, m, size);
     if (r == 0)
         r = tx_make_durable(t);
     tx_unmake(t);
@@ -329,10 +283,8 @@ int ato_ftruncate(void *addr, off_t size)
 
 /* ---- commit and abort ---- */
 
-/* The transaction has been committed. */
 static void end(struct tx *t)
 {
-    tx_bring_home(t);
     again_end(t);
     tx_unmake(t);
 }
@@ -342,9 +294,7 @@ int ato_tx_commit(ato_tx *tx)
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    int r = parts_check(t);
-    if (r == 0)
-        r = tx_make_durable(t);
+    int r = tx_make_durable(t);
     if (r == 0)
         end(t);
     else
@@ -360,10 +310,8 @@ static int enter_all(ato_tx *const tx[], unsigned count, struct tx **t, unsigned
             if (tx[i] == tx[*n])
                 return report_error(EINVAL, "the same transaction twice");
         t[*n] = enter(tx[*n]);
-        if (!t[*n] || parts_check(t[*n]) < 0) {
-            *n += t[*n] != NULL;
+        if (!t[*n])
             return -1;
-        }
     }
     return 0;
 }
@@ -395,8 +343,7 @@ int ato_tx_abort(ato_tx *tx)
     struct tx *t = enter_any(tx);
     if (!t)
         return -1;
-    again_end(t);
-    tx_unmake(t);
+    end(t);
     return 0;
 }
 

@@ -21,6 +21,34 @@
 
 #include <string.h>
 
+/* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
+ * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
+ * meanwhile: a reader must not see what is not durable yet (I4). */
+static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
+                          const char *bytes)
+{
+    struct file *f = at->file;
+    uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
+    int r = 0;
+    if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
+        return -1;
+    store_begin(at->state);
+    memcpy((char *)&value + begin % 8, bytes, n);
+    under_way_begin(f);
+    page_turn_mark(at->state);
+    persist_store_word(&f->persist, word, value);
+    if (file_flush_word(f, word) < 0)
+        r = file_in_doubt(f, "a write");
+    /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
+    persist_fence(&f->persist);
+    page_unmark_changed(at->state);
+    under_way_end(f);
+    count(m, COUNT_COMMITS_SINGLE, 1);
+    count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
+    file_note_written(f);
+    return r;
+}
+
 /* Writes to the pages of the range, all of which are held. `repeats`: `from` is a page of one repeated byte. */
 static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, uint64_t n,
                       const char *from, bool repeats, unsigned flags)
@@ -28,7 +56,12 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     struct file *f = m->file;
     struct held_page *at = h->pages;
     uint64_t stored = 0;
-    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    const bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    if (eager && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL)) {
+        const unsigned begin = (unsigned)(offset % PAGE_BYTES);
+        if (!(at->state->bitmap & bitmap_touched(begin, (unsigned)n)))
+            return store_in_place(m, at, begin, (unsigned)n, from);
+    }
     if (store_make_space(f, offset, n) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
@@ -56,13 +89,11 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     return 0;
 }
 
-/* A plain call waits as long as ATO_WAIT_MS says. */
-static const struct patience plain = {0};
-
 /* write_held() for plain memory and one page, the common case. */
 static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
                       unsigned flags)
 {
+    static const struct patience plain = {0}; /* waits as long as ATO_WAIT_MS says */
     struct file *f = m->file;
     uint64_t page = offset / PAGE_BYTES;
     unsigned begin = (unsigned)(offset % PAGE_BYTES);
@@ -92,53 +123,6 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     return r;
 }
 
-/* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
- * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
- * meanwhile: a reader must not see what is not durable yet (I4). */
-static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                          const char *bytes)
-{
-    struct file *f = at->file;
-    uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
-    int r = 0;
-    memcpy((char *)&value + begin % 8, bytes, n);
-    under_way_begin(f);
-    page_turn_mark(at->state);
-    persist_store_word(&f->persist, word, value);
-    if (file_flush_word(f, word) < 0)
-        r = file_in_doubt(f, "a write");
-    /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
-    persist_fence(&f->persist);
-    page_unmark_changed(at->state);
-    under_way_end(f);
-    count(m, COUNT_COMMITS_SINGLE, 1);
-    count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
-    return r;
-}
-
-/* Returns 1 if the slice is valid in the reflection, and nothing was written. */
-static int write_word(struct mapping *m, uint64_t offset, unsigned n, const char *bytes)
-{
-    struct file *f = m->file;
-    struct held_page at = {.file = f, .page = offset / PAGE_BYTES};
-    const unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    at.state = shared_state(&f->shared, at.page);
-    if (!at.state || reservation_take_within(f, at.state, offset + n, &plain) < 0)
-        return -1;
-    int r = load_page(f, at.page, at.state);
-    if (r == 0 && (at.state->bitmap & bitmap_touched(begin, n)))
-        r = 1;
-    if (r == 0 && !(at.state->flags & PAGE_O_ALLOCATED))
-        r = space_make(f, at.page, PAGE_O_ALLOCATED);
-    if (r == 0) {
-        store_begin(at.state);
-        r = store_in_place(m, &at, begin, n, bytes);
-        file_note_written(f);
-    }
-    page_release(at.state);
-    return r;
-}
-
 static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from,
                          bool repeats, unsigned flags)
 {
@@ -159,9 +143,5 @@ int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t 
     bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
         return write_page(m, offset, (unsigned)n, bytes, flags);
-    const bool is_word = offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL);
-    const int r = is_word ? write_word(m, offset, (unsigned)n, bytes) : 1;
-    if (r <= 0)
-        return r;
     return write_several(m, offset, n, bytes, repeats, flags);
 }

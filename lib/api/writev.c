@@ -10,8 +10,6 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/read/reader.h"
-#include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
@@ -22,77 +20,32 @@
 
 struct writes {
     struct staging_write *each;
-    char **copies;           /* of sources whose pages cannot be held; else NULL */
-    struct page_span *spans; /* the pages of all ranges */
+    struct page_span *spans; /* the pages of all ranges, as far as they can be held */
     unsigned n, nspans;
 };
 
-static void release(struct writes *w, unsigned room)
-{
-    for (unsigned i = 0; w->copies && i < room; i++)
-        free(w->copies[i]);
-    free(w->each);
-    free(w->copies);
-    free(w->spans);
-}
-
-static int make_room(struct writes *w, unsigned n)
-{
-    w->each = calloc(n, sizeof(*w->each));
-    w->copies = calloc(n, sizeof(*w->copies));
-    w->spans = calloc(n, 2 * sizeof(*w->spans));
-    if (w->each && w->copies && w->spans)
-        return 0;
-    return report_error(ENOMEM, "no memory to write %u ranges", n);
-}
-
-/* Makes a consistent copy of the source in memory. */
-static int copy_source(struct staging_write *at, char **copy)
-{
-    *copy = range_copy_buffer(at->n);
-    if (!*copy || reader_read(at->from, at->from_offset, *copy, at->n) < 0)
-        return -1;
-    range_count_read(at->from, at->n);
-    at->bytes = *copy;
-    at->from = NULL;
-    return 0;
-}
-
+/* The pages of a source cannot be held if this process may only read its file. */
 static void add_spans(struct writes *w, const struct staging_write *at)
 {
-    w->spans[w->nspans++] = page_span_of(at->m->file, at->offset, at->n);
-    if (at->from)
-        w->spans[w->nspans++] = page_span_of(at->from->file, at->from_offset, at->n);
-}
-
-static struct staging_write write_of(const struct range *to, const struct range *from,
-                                     const void *src, uint64_t n)
-{
-    return (struct staging_write){.m = to->m,
-                                  .offset = to->offset,
-                                  .n = n,
-                                  .bytes = src,
-                                  .from = from->m,
-                                  .from_offset = from->offset};
+    w->spans[w->nspans++] = page_span_of(at->to.m->file, at->to.offset, at->n);
+    if (at->from.m && !at->from.m->file->reader)
+        w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
 }
 
 static int add(struct writes *w, const struct ato_iovec *v)
 {
     struct staging_write *at = &w->each[w->n];
-    struct range to, from;
     if (v->n == 0)
         return range_empty(v->dst, v->dst);
-    if (range_find(&to, v->dst, v->n) < 0 || range_find(&from, v->src, v->n) < 0)
+    *at = (struct staging_write){.n = v->n, .bytes = v->src};
+    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
         return -1;
-    if (!to.m)
+    if (!at->to.m)
         return range_none(v->dst, v->dst);
-    if (range_check_writable(to.m, v->dst) < 0)
+    if (range_check_writable(at->to.m, v->dst) < 0)
         return -1;
-    *at = write_of(&to, &from, v->src, v->n);
-    if (at->from && at->from->file->reader && copy_source(at, &w->copies[w->n]) < 0)
-        return -1;
-    const bool epoch = at->m->epoch || w->each[0].m->epoch || (at->from && at->from->epoch);
-    if (epoch && (at->from || at->m != w->each[0].m))
+    const struct mapping *m = w->each[0].to.m, *from = at->from.m;
+    if ((at->to.m->epoch || m->epoch || (from && from->epoch)) && (from || at->to.m != m))
         return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
                                     "of that mapping, and their sources in memory");
     add_spans(w, at);
@@ -106,43 +59,32 @@ static int by_order(const void *a, const void *b)
     return page_set_order(x->file, x->first, y->file, y->first);
 }
 
-/* Writes all ranges in transaction t, which the caller begins and ends. */
-static int write_all(struct tx *t, struct writes *w, unsigned flags)
-{
-    qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
-    for (unsigned i = 0; i < w->n; i++) {
-        struct part *part = parts_add(t, w->each[i].m, true);
-        if (!part)
-            return -1;
-        part->written = true;
-        part->eager |= (flags & ATO_EAGER) || policy_of(w->each[i].m) == ATO_READ_EAGER;
-    }
-    if (claim_in_order(t, w->spans, w->nspans) < 0)
-        return -1;
-    for (unsigned i = 0; i < w->n; i++)
-        if (staging_write(t, &w->each[i], flags) < 0)
-            return -1;
-    if (tx_make_durable(t) < 0)
-        return -1;
-    tx_bring_home(t);
-    return 0;
-}
-
 static int write_ranges(struct writes *w, unsigned flags)
 {
-    if (w->each[0].m->epoch)
+    if (w->each[0].to.m->epoch)
         return epoch_write(w->each, w->n, flags);
-    struct tx *t = handle_make(thread_id(), 0);
+    /* READ_COMMITTED: sources that may change are held. */
+    struct tx *t = handle_make(thread_id(), ATO_TX_READ_COMMITTED);
     if (!t)
         return -1;
-    int result = write_all(t, w, flags);
+    qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
+    int result = 0;
+    /* Before the pages: the mappings cannot be unmapped from then on. */
+    for (unsigned i = 0; i < w->n && result == 0; i++)
+        result = parts_add(t, w->each[i].to.m, true) ? 0 : -1;
+    if (result == 0)
+        result = page_set_reserve(&t->set, w->spans, w->nspans);
+    for (unsigned i = 0; i < w->n && result == 0; i++)
+        result = staging_write(t, &w->each[i], flags);
+    if (result == 0)
+        result = tx_make_durable(t);
     tx_unmake(t);
     return result;
 }
 
 int writev_across(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
-    struct staging_write one = write_of(to, from, NULL, n);
+    struct staging_write one = {.to = *to, .from = *from, .n = n};
     struct page_span spans[2];
     struct writes w = {.each = &one, .spans = spans, .n = 1};
     add_spans(&w, &one);
@@ -152,22 +94,27 @@ int writev_across(const struct range *to, const struct range *from, uint64_t n, 
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
 {
     struct writes w = {0};
+    int result = 0;
     if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (count < 0)
         return report_error(EINVAL, "%d ranges", count);
     if (count == 0)
         return 0;
-    int result = make_room(&w, (unsigned)count);
+    w.each = calloc((unsigned)count, sizeof(*w.each));
+    w.spans = calloc((unsigned)count, 2 * sizeof(*w.spans));
+    if (!w.each || !w.spans)
+        result = report_error(ENOMEM, "no memory to write %d ranges", count);
     for (int i = 0; i < count && result == 0; i++)
         result = add(&w, &iov[i]);
     if (result == 0 && w.n)
         result = write_ranges(&w, flags);
     for (unsigned i = 0; i < w.n && result == 0; i++) {
-        range_count_write(w.each[i].m, w.each[i].n);
-        if (w.each[i].from)
-            range_count_read(w.each[i].from, w.each[i].n);
+        range_count_write(w.each[i].to.m, w.each[i].n);
+        if (w.each[i].from.m)
+            range_count_read(w.each[i].from.m, w.each[i].n);
     }
-    release(&w, (unsigned)count);
+    free(w.each);
+    free(w.spans);
     return result;
 }

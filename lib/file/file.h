@@ -118,8 +118,10 @@ struct mapping {
     struct counters *counters; /* THREAD_SHARED + 1 sets */
     bool shows;                /* `counters` lies in shared memory */
     struct open_count open[THREAD_SHARED + 1];
-    unsigned calls;      /* calls under way; counted in builds with assertions (calls.h) */
-    struct epoch *epoch; /* for ATO_EPOCHS; else NULL */
+    unsigned calls; /* calls under way; counted in builds with assertions (calls.h) */
+    /* For ATO_EPOCHS (epoch.h); else NULL. */
+    struct tx *epoch;
+    pthread_mutex_t epoch_lock;
 };
 
 /* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it
@@ -278,10 +280,14 @@ static inline void file_note_written(struct file *f)
     __atomic_store_n(&f->shared.header->written, 1, __ATOMIC_RELAXED);
 }
 
+/* What a caller of ato_mmap() asks for. */
 struct file_wish {
     const struct ato_options *options; /* from options_complete() */
     int access;                        /* O_RDONLY or O_RDWR, of the descriptor */
     uint64_t end;                      /* last byte asked for + 1 */
+    uint64_t length;
+    void *hint; /* of the address; may be NULL */
+    bool writable;
 };
 
 /* Sets limit and max_size of a file that has `size` bytes. */

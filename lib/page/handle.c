@@ -20,14 +20,6 @@ static struct {
     _Alignas(64) struct tx *tx;
 } kept[THREAD_SHARED];
 
-static void put_away(struct tx *t)
-{
-    mutex_lock(MUTEX_HANDLES);
-    t->next_free = unused;
-    unused = t;
-    mutex_unlock(MUTEX_HANDLES);
-}
-
 /* The caller holds the lock. */
 static struct tx *new_place(void)
 {
@@ -82,34 +74,37 @@ uint64_t handle_owner_of(uint64_t tx)
     return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
 }
 
-static void close_handle(struct tx *t)
+void handle_close(struct tx *t)
 {
     __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->owner, TX_NONE, __ATOMIC_RELEASE);
     t->generation++;
-}
-
-void handle_close(struct tx *t)
-{
-    close_handle(t);
     __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
     const unsigned n = thread_number();
-    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1))
+    if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1)) {
         kept[n].tx = t;
-    else
-        put_away(t);
+        return;
+    }
+    mutex_lock(MUTEX_HANDLES);
+    t->next_free = unused;
+    unused = t;
+    mutex_unlock(MUTEX_HANDLES);
 }
 
-void handle_close_all(void (*forget)(struct tx *t))
+void handle_forget_all(void)
 {
     unused = NULL;
     memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
-        forget(t);
-        t->busy = false;
-        close_handle(t);
-        t->next_free = unused;
+        if (t->set.pages != t->set.small)
+            free(t->set.pages);
+        free(t->queue);
+        free(t->notes.each);
+        free(t->notes.index);
+        free(t->parts);
+        *t = (struct tx){.generation = t->generation + 1, .slot = i, .next_free = unused};
+        page_set_init(&t->set);
         unused = t;
     }
 }

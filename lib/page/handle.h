@@ -55,8 +55,9 @@ struct tx {
     unsigned flags;
     uint64_t wait_ms; /* 0: as a plain call */
     uint64_t max_pages;
+    uint64_t blocked; /* an epoch's: the page that its last call did not wait for (claim.h) */
     struct page_set set;
-    /* Writes that are not stored yet (queue.h). Kept for the next transaction; may be NULL. */
+    /* Writes that are not stored yet (queue.h). The memory is kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct notes notes; /* what it has read */
     /* In the order of the first calls on their mappings. The memory is kept for the next transaction. */
@@ -92,7 +93,7 @@ struct tx *handle_make(uint64_t owner, unsigned flags);
 /* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */
 void handle_close(struct tx *t);
 
-/* In a forked child, which has no open one: closes all, each after a call of `forget`. With MUTEX_HANDLES. */
-void handle_close_all(void (*forget)(struct tx *t));
+/* In a forked child: forgets all transactions, which are the parent's. With MUTEX_HANDLES. */
+void handle_forget_all(void);
 
 #endif

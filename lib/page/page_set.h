@@ -48,8 +48,7 @@ struct part {
     bool sized;    /* it holds `sizing`, and the next fields are valid */
     bool resizes;  /* `size` is not the file's: the commit makes it so */
     uint64_t size; /* bytes, as the transaction sees it */
-    uint64_t old;  /* before the transaction */
-    uint64_t low;  /* the smallest in between: others are kept from whole pages behind it */
+    uint64_t low;  /* the smallest so far: others are kept from whole pages behind it */
     /* For the commit itself: */
     uint64_t pages, slices; /* that flip */
     struct part *next;      /* of those that change their file */

@@ -2,10 +2,6 @@
 /* The order of reservations, of W4 and of releases is modelled in read.pml. */
 #include "lib/page/page_set_reserve.h"
 
-#include "lib/file/page.h"
-#include "lib/page/load.h"
-#include "lib/page/page_set.h"
-#include "lib/page/reservation.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -26,20 +22,6 @@ int page_set_make_room(struct page_set *h, uint64_t more)
     h->pages = pages;
     h->room = room;
     return 0;
-}
-
-/* Reserves and loads a page. Returns 0; RESERVATION_OF_TX; RESERVATION_AGAIN; -1 with errno: it may be held. */
-static int reserve_page(struct page_set *h, struct file *f, uint64_t page,
-                        const struct patience *patience)
-{
-    struct page_state *s = shared_state(&f->shared, page);
-    if (!s)
-        return -1;
-    int r = reservation_take_within(f, s, page * PAGE_BYTES + 1, patience);
-    if (r != 0)
-        return r;
-    h->pages[h->n++] = (struct held_page){.file = f, .state = s, .page = page};
-    return load_page(f, page, s);
 }
 
 int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
@@ -84,7 +66,7 @@ static int try_spans(struct page_set *h, const struct page_span *spans, unsigned
         if (last && last->file == *file && *page <= last->page)
             *page = last->page + 1;
         for (; *page <= spans[i].last && r == 0; (*page)++)
-            r = reserve_page(h, *file, *page, &patience);
+            r = page_set_take(h, *file, *page, *page * PAGE_BYTES + 1, &patience);
         if (r != 0)
             (*page)--;
     }
@@ -101,16 +83,14 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     uint64_t page, pages = 0;
     for (unsigned i = 0; i < n; i++)
         pages += spans[i].last - spans[i].first + 1;
-    int r = page_set_make_room(h, pages);
-    if (r == 0)
-        r = try_spans(h, spans, n, &f, &page);
-    while (r > 0) {
+    if (page_set_make_room(h, pages) < 0)
+        return -1;
+    for (int r; (r = try_spans(h, spans, n, &f, &page)) != 0;) {
         page_set_release_from(h, 0);
-        r = page_set_await(f, page, r, 0);
-        if (r == 0)
-            r = try_spans(h, spans, n, &f, &page);
+        if (r < 0 || page_set_await(f, page, r, 0) < 0)
+            return -1;
     }
-    return r;
+    return 0;
 }
 
 int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last)
@@ -119,7 +99,7 @@ int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, 
     if (page_set_make_room(h, last - first + 1) < 0)
         return -1;
     for (uint64_t page = first; page <= last; page++)
-        if (reserve_page(h, f, page, &patience) < 0)
+        if (page_set_take(h, f, page, page * PAGE_BYTES + 1, &patience) < 0)
             return -1;
     return 0;
 }

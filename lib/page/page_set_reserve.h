@@ -3,15 +3,34 @@
 #ifndef ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 #define ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 
+#include "lib/page/load.h"
 #include "lib/page/page_set.h"
+#include "lib/page/reservation.h"
 
 /* Makes room for `more` pages. Returns 0; -1 with ENOMEM. */
 int page_set_make_room(struct page_set *h, uint64_t more);
 
+/* Reserves and loads a page of a file that reaches byte `end`, and adds it to the set, which has room. Returns as
+ * reservation_take_within(); but -1 also if the page cannot be loaded: then it is in the set. */
+static inline int page_set_take(struct page_set *h, struct file *f, uint64_t page, uint64_t end,
+                                const struct patience *patience)
+{
+    struct page_state *s = shared_state(&f->shared, page);
+    if (!s)
+        return -1;
+    int r = reservation_take_within(f, s, end, patience);
+    if (r != 0)
+        return r;
+    if (h->tag)
+        __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
+    h->pages[h->n++] = (struct held_page){.file = f, .state = s, .page = page};
+    return load_page(f, page, s);
+}
+
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
  * overlap. The set is empty before. If a transaction has one of the pages, or makes the file shorter, all
  * others are released until it ends. Returns 0; -1 with ENOMEM, ENOSPC, EIO, EDEADLK, ETIMEDOUT (reservation_wait()), EFAULT:
- * some pages may be held, and the caller releases them. */
+ * no page is held. */
 int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n);
 
 /* The same for whole pages of one file, but skips those that a transaction has, or is about to cut off. */

@@ -55,43 +55,33 @@ static int ran_out(const struct file *f, const struct patience *patience)
         f->pairing.path, (unsigned long long)reservation_patience_ms());
 }
 
-/* Waits for a page that did not become free within PAGE_SPINS. Its holder may be dead: that is found out after each
- * sleep, and once more before the wait is given up. */
-static int wait_long(struct file *f, struct page_state *s, const struct patience *patience)
+/* A holder that keeps the page for longer than PAGE_SPINS may be dead: that is found out after each sleep, and so once more
+ * before the wait is given up. */
+int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience)
 {
-    const uint64_t now = clock_ns();
-    const uint64_t until =
-        now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
-    for (uint64_t left = until - now;;) {
+    uint64_t until = 0;
+    for (unsigned i = 0;; i++) {
+        seam_point(SEAM_WAIT, s);
+        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
+            return 0;
+        if (page_is_not_for(f, s, patience))
+            return RESERVATION_OF_TX;
+        if (i < PAGE_SPINS) {
+            _mm_pause();
+            continue;
+        }
+        const uint64_t now = clock_ns();
+        if (!until)
+            until = now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
+        if (now >= until)
+            return ran_out(f, patience);
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
         if (check_own(f, s, patience) < 0)
             return -1;
-        page_sleep(s, left);
+        page_sleep(s, until - now);
         if (reservation_look_after(f, s, holder) < 0)
             return -1;
-        seam_point(SEAM_WAIT, s);
-        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
-            return 0;
-        if (page_is_not_for(f, s, patience))
-            return RESERVATION_OF_TX;
-        const uint64_t then = clock_ns();
-        if (then >= until)
-            return ran_out(f, patience);
-        left = until - then;
     }
-}
-
-int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience)
-{
-    for (unsigned i = 0; i < PAGE_SPINS; i++) {
-        seam_point(SEAM_WAIT, s);
-        if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
-            return 0;
-        if (page_is_not_for(f, s, patience))
-            return RESERVATION_OF_TX;
-        _mm_pause();
-    }
-    return wait_long(f, s, patience);
 }
 
 /* Iterations that take a millisecond or more. */
@@ -102,8 +92,7 @@ int reservation_await(struct file *f, const struct page_state *s, unsigned i)
     page_pause(i);
     if (i % ROUNDS != ROUNDS - 1)
         return 0;
-    const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
-    return holder ? peers_recover(f, holder) : 0;
+    return reservation_look_after(f, s, __atomic_load_n(&s->holder, __ATOMIC_RELAXED));
 }
 
 int reservation_beyond(struct file *f, uint64_t end)

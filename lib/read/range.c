@@ -19,7 +19,6 @@ bool range_grew(struct range *s, const void *addr, size_t n)
 {
     if (!s->m->file->reader)
         return false;
-    (void)reader_refresh(s->m->file);
     uint64_t size;
     return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
 }

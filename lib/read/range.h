@@ -52,17 +52,21 @@ static inline int range_look(struct range *s, const void *addr, size_t n)
 /* For a reader's file, which may have grown: finds out its size, and returns true if the range lies within it. */
 bool range_grew(struct range *s, const void *addr, size_t n);
 
+/* Checks the range of a side that lies in a mapping, by the size of its file. Returns 0; -1 as range_find(). */
+static inline int range_check(struct range *s, const void *addr, size_t n, uint64_t size)
+{
+    if (range_within(s, addr, n, size) < 0 && !range_grew(s, addr, n))
+        return -1;
+    return file_check(s->m->file);
+}
+
 /* Finds the mapping of a side and checks the range. n > 0. Returns 0; -1 with EFAULT: partly in a mapping, or
  * beyond the end of the file; EIO: its file is poisoned. */
 static inline int range_find(struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    if (!s->m)
-        return 0;
-    if (range_within(s, addr, n, file_size(s->m->file)) < 0 && !range_grew(s, addr, n))
-        return -1;
-    return file_check(s->m->file);
+    return s->m ? range_check(s, addr, n, file_size(s->m->file)) : 0;
 }
 
 /* Returns memory for a copy of n bytes, which the caller frees; NULL with ENOMEM. */

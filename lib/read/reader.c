@@ -82,8 +82,7 @@ static bool is_quiet(const struct file *f)
                                  .mtime_sec = st.st_mtim.tv_sec,
                                  .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
     /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
-    return f->reader->manifest &&
-           manifest_read(f->reader->manifest, &record, &which) == MANIFEST_VALID &&
+    return pr->manifest && manifest_read(pr->manifest, &record, &which) == MANIFEST_VALID &&
            record.sequence == known->sequence &&
            folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1 &&
            identity_unwritten(&now, known);
@@ -197,6 +196,7 @@ int reader_refresh(struct file *f)
 
 int reader_size(struct file *f, uint64_t *size)
 {
+    (void)reader_refresh(f);
     const struct page_state *sizing = &f->shared.header->sizing;
     const uint64_t began = clock_ns();
     while (reader_state_watches(f) && !(__atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE) & 1)) {
@@ -218,20 +218,19 @@ bool reader_record(const struct file *f, struct manifest_record *record)
     return found;
 }
 
-/* ---- open and close ---- */
+/* ---- opening ---- */
 
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish)
 {
     struct pairing *pr = &f->pairing;
-    struct reader *r = calloc(1, sizeof(*r));
     const char *folder = wish->options->reflection_dir;
-    if (!r) {
-        free(f);
-        return report_error(ENOMEM, "no memory to map a file");
-    }
-    pthread_mutex_init(&r->lock, NULL);
+    const size_t length = folder ? strlen(folder) + 1 : 0;
+    struct reader *r = calloc(1, sizeof(*r) + length);
     pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
+    if (!r)
+        return report_error(ENOMEM, "no memory to map a file");
+    pthread_mutex_init(&r->lock, NULL);
     pr->slot = MANIFEST_SLOTS;
     pr->identity = *identity;
     pr->names = pairing_names(identity->inode);
@@ -239,55 +238,21 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     r->wish.only_looks = true;
     f->shared.header = &r->own;
     r->own.cut = UINT64_MAX;
-    if (folder) {
-        if (strlen(folder) >= sizeof(r->folder)) {
-            report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
-            goto fail;
-        }
-        strcpy(r->folder, folder);
-        r->wish.folder = r->folder;
-    }
+    r->wish.folder = folder ? memcpy(r->folder, folder, length) : NULL;
     pr->borrowed = wish->options->flags & ATO_BORROW_FD;
     pr->original = pr->borrowed ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (pr->original < 0) {
-        report_errno(errno, "cannot duplicate descriptor %d", fd);
-        goto fail;
-    }
+    if (pr->original < 0)
+        return report_errno(errno, "cannot duplicate descriptor %d", fd);
     persist_init(&f->persist, domain_of(pr->original));
     file_set_limit(f, identity->size, wish);
     if (identity_path(fd, identity, pr->path, &r->name) < 0 || reader_state_find(f) < 0)
-        goto fail;
+        return -1;
     if (wish->options->domain != ATO_DOMAIN_AUTO && r->state != READER_PLAIN &&
-        wish->options->domain != (int)f->persist.domain) {
-        report_error(EXDEV, "%s is of domain %s; it cannot be mapped in domain %s", pr->path,
-                     domain_name(f->persist.domain), domain_name(wish->options->domain));
-        goto fail;
-    }
+        wish->options->domain != (int)f->persist.domain)
+        return report_error(EXDEV, "%s is of domain %s; it cannot be mapped in domain %s", pr->path,
+                            domain_name(f->persist.domain), domain_name(wish->options->domain));
     f->o = views_map_one(f, pr->original, f->max_size, PROT_READ, "");
     if (!f->o)
-        goto fail;
+        return -1;
     return 0;
-fail:;
-    KEEP_ERRNO();
-    reader_close(f);
-    free(f);
-    return -1;
-}
-
-void reader_forget(struct file *f)
-{
-    f->o = f->r = f->shared.base = f->reader->manifest = NULL;
-    reader_close(f);
-}
-
-void reader_close(struct file *f)
-{
-    struct reader *r = f->reader;
-    views_unmap(f);
-    if (r->state == READER_WATCHING)
-        shared_close(&f->shared, false);
-    reader_state_close(f); /* drops the locks too */
-    if (f->pairing.original >= 0 && !f->pairing.borrowed)
-        close(f->pairing.original);
-    free(r);
 }

@@ -30,14 +30,10 @@ struct reader;
 
 extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
 
-/* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of
- * ato_mmap(), and f is freed. */
+/* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of ato_mmap(). The
+ * caller closes all of these and frees f->reader, after a failure too. */
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish);
-
-/* Closes everything, but does not free f. */
-void reader_close(struct file *f);
-void reader_forget(struct file *f); /* in a forked child, which has no views */
 
 /* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN after a second: recovery is
  * necessary, or the range is written to all the time. */
@@ -47,7 +43,8 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
  * recovery is necessary. */
 int reader_refresh(struct file *f);
 
-/* Sets *size to the current size of the file. Returns 0; -1 with EAGAIN: recovery is necessary. */
+/* Sets *size to the current size of the file, also if a writer has just mapped it. Returns 0; -1 with EAGAIN: recovery is
+ * necessary. */
 int reader_size(struct file *f, uint64_t *size);
 
 /* Reads the record of the file's manifest. Returns false if it has none, or it cannot be read. */

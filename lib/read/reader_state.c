@@ -17,20 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void reader_state_close(struct file *f)
-{
-    struct pairing *pr = &f->pairing;
-    if (f->reader->manifest)
-        munmap(f->reader->manifest, MANIFEST_BYTES);
-    f->reader->manifest = NULL;
-    if (pr->lock >= 0)
-        close(pr->lock);
-    if (pr->reflection >= 0)
-        close(pr->reflection);
-    folder_close(&pr->folder);
-    pr->lock = pr->reflection = -1;
-}
-
 static int open_in(const struct pairing *pr, const char *name)
 {
     const int fd =
@@ -136,8 +122,8 @@ static int look_locked(struct file *f)
     /* The attach lock is held, so this is the manifest of that name. No process that uses the library makes a manifest shorter
      * once its state was `clean`; another program that does so raises SIGBUS here, as it does with the file itself in its
      * mapping. */
-    r->manifest = area_map_manifest(pr->lock, O_RDONLY, pr->record.domain, pr->path);
-    if (!r->manifest)
+    pr->manifest = area_map_manifest(pr->lock, O_RDONLY, pr->record.domain, pr->path);
+    if (!pr->manifest)
         return -1;
     f->settled = true;
     r->record = pr->record;
@@ -150,7 +136,8 @@ static int look_once(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
-    reader_state_close(f);
+    pairing_let_go(pr);
+    folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     int there = lookup(pr, r->name, &r->wish);
@@ -169,6 +156,7 @@ static int look_once(struct file *f)
     pr->lock = open_in(pr, pr->names.manifest);
     if (pr->lock < 0)
         return errno == ENOENT ? 0 : -1;
+    locks_keep(pr->lock);
     /* A process that maps or unmaps the file is done with it in a moment. */
     enum locks_answer locked = locks_try(pr->lock, F_RDLCK, 0, 1);
     if (locked != LOCKS_MINE)

@@ -21,13 +21,12 @@ enum reader_state {
 struct reader {
     pthread_mutex_t lock; /* for all fields, except once READER_WATCHING */
     enum reader_state state;
-    struct manifest_record record; /* READER_QUIET: the manifest's */
-    char *manifest;                /* READER_QUIET: its mapping; NULL: the state is not known */
+    struct manifest_record record; /* READER_QUIET: the manifest's, which pairing.manifest maps */
     struct timespec changed;       /* READER_PLAIN: the file's ctime before the read */
     struct shared_header own;      /* the header until shared memory is mapped */
     char *name;                    /* the file's name, within pairing.path */
     struct pairing_wish wish;
-    char folder[PATH_MAX]; /* of `wish` */
+    char folder[]; /* of `wish` */
 };
 
 /* Finds out how the file is now, and notes it in f->reader. The caller holds the reader's lock. Returns 0; -1: that cannot be
@@ -43,8 +42,5 @@ static inline bool reader_state_watches(const struct file *f)
 /* Reads the record and the sizes of the manifest that is open. Returns 0; -1 with EUCLEAN, ... */
 int reader_state_manifest(const struct pairing *pr, struct manifest_record *record,
                           struct manifest_sizes *sizes);
-
-/* Closes the manifest, the reflection and their folder, and so drops the locks. */
-void reader_state_close(struct file *f);
 
 #endif

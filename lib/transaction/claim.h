@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which pages a transaction holds: it reserves them, finds them again, and gives them back if a call fails.
+ * Which pages a transaction holds: it reserves them, finds them again, stores to them, and gives them back if a call fails. A
+ * function that fails may have reserved some: the caller of the call gives these back.
  */
 #ifndef ATO_LIB_TRANSACTION_CLAIM_H
 #define ATO_LIB_TRANSACTION_CLAIM_H
@@ -23,27 +24,30 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
 
 struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page);
 
-/* Returns a page of the transaction, reserved if necessary. NULL on failure: the transaction is as before. */
+/* Returns a page of the transaction, reserved if necessary. NULL on failure. */
 static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
 {
     struct held_page *at = claim_find(t, f, page);
     return at ? at : claim_new_page(t, f, page);
 }
 
-/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1: none is reserved. */
+/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1; or, for an epoch, which does not
+ * wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
-
-/* The same; but on failure some pages may be reserved, and with `not_for_tx` it does not wait for transactions: it
- * returns RESERVATION_OF_TX or RESERVATION_AGAIN for page *page (page_set_await()). */
-int claim_missing(struct tx *t, struct file *f, uint64_t first, uint64_t last, bool not_for_tx,
-                  uint64_t *page);
-
-/* Reserves all pages of spans, which are in order (page_set.h), as a plain operation does. The transaction has no pages
- * yet and will need no others. Returns 0; -1: some pages may be reserved. */
-int claim_in_order(struct tx *t, const struct page_span *spans, unsigned n);
 
 /* Releases the pages from the n-th on: the call for which they were reserved has failed. */
 void claim_give_back(struct tx *t, uint64_t n);
+
+/* Before a release of the pages from the n-th on: forgets the space of those beyond the end of the file. That may be the old end
+ * again, or before the planned one. */
+void claim_forget_space(struct tx *t, uint64_t n);
+
+/* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. Returns the page's new pending mask. */
+uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
+                     const char *bytes, unsigned flags);
+
+/* Copies bytes of the page as the transaction sees them. */
+void claim_look(const struct held_page *at, unsigned begin, unsigned n, char *dst);
 
 /* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);

@@ -7,38 +7,21 @@
 #include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
-#include "reflection/media/report.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-
-struct epoch {
-    struct tx *t;
-    pthread_mutex_t lock;
-};
 
 int epoch_make(struct mapping *m)
 {
-    struct epoch *e = calloc(1, sizeof(*e));
-    if (!e)
-        return report_error(ENOMEM, "no memory for an epoch");
+    pthread_mutex_init(&m->epoch_lock, NULL);
     /* READ_COMMITTED: pages that the epoch only reads are not kept. */
-    e->t = handle_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
-    if (!e->t) {
-        free(e);
-        return -1;
-    }
-    pthread_mutex_init(&e->lock, NULL);
-    m->epoch = e;
-    return 0;
+    m->epoch = handle_make(TX_ALL_THREADS, ATO_TX_READ_COMMITTED);
+    return m->epoch ? 0 : -1;
 }
 
 void epoch_unmake(struct mapping *m)
 {
-    tx_unmake(m->epoch->t);
-    pthread_mutex_destroy(&m->epoch->lock);
-    free(m->epoch);
+    tx_unmake(m->epoch);
+    pthread_mutex_destroy(&m->epoch_lock);
     m->epoch = NULL;
 }
 
@@ -49,17 +32,16 @@ void epoch_unmake(struct mapping *m)
  * the pages that the write has reserved are released: the transaction's thread may be about to enter this
  * epoch. Returns 0; -1 with errno and the epoch as it was.
  */
-static int get_ready(struct epoch *e, const struct staging_write *writes, unsigned count,
+static int get_ready(struct mapping *m, const struct staging_write *writes, unsigned count,
                      unsigned flags)
 {
-    struct tx *t = e->t;
-    struct mapping *m = writes->m;
+    struct tx *t = m->epoch;
     int r;
     do {
-        uint64_t before = t->set.n, blocked = 0;
+        uint64_t before = t->set.n;
         r = parts_add(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, &writes[i], &blocked);
+            r = staging_ready(t, &writes[i]);
         if (r == 0) {
             t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
             return 0;
@@ -68,9 +50,10 @@ static int get_ready(struct epoch *e, const struct staging_write *writes, unsign
         if (!before)
             parts_drop(t, 0);
         if (r > 0) {
-            pthread_mutex_unlock(&e->lock);
+            const uint64_t blocked = t->blocked; /* others write it when the lock is free */
+            pthread_mutex_unlock(&m->epoch_lock);
             r = page_set_await(m->file, blocked, r, t->slot);
-            pthread_mutex_lock(&e->lock);
+            pthread_mutex_lock(&m->epoch_lock);
         }
     } while (r == 0);
     return -1;
@@ -78,28 +61,28 @@ static int get_ready(struct epoch *e, const struct staging_write *writes, unsign
 
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags)
 {
-    struct epoch *e = writes->m->epoch;
-    pthread_mutex_lock(&e->lock);
-    int r = get_ready(e, writes, count, flags);
+    struct mapping *m = writes->to.m;
+    pthread_mutex_lock(&m->epoch_lock);
+    int r = get_ready(m, writes, count, flags);
     for (unsigned i = 0; r == 0 && i < count; i++)
-        staging_put(e->t, &writes[i], flags);
+        staging_put(m->epoch, &writes[i], flags);
     /* persist-order E1 (reader: the commit by another thread): what was stored is durable before another thread
      * commits it (W1). */
     if (r == 0)
-        persist_fence(&writes->m->file->persist);
-    pthread_mutex_unlock(&e->lock);
+        persist_fence(&m->file->persist);
+    pthread_mutex_unlock(&m->epoch_lock);
     return r;
 }
 
 /* ---- reading ---- */
 
 /* Returns true if the epoch has a page of the range. A write of another thread that is not over may be missed. */
-static bool has_any(const struct epoch *e, struct file *f, uint64_t offset, uint64_t n)
+static bool has_any(const struct mapping *m, uint64_t offset, uint64_t n)
 {
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct page_state *s = shared_peek(&f->shared, page);
-        if (s && page_set_is_of(f, s, e->t->set.tag))
+        const struct page_state *s = shared_peek(&m->file->shared, page);
+        if (s && page_set_is_of(m->file, s, m->epoch->set.tag))
             return true;
     }
     return false;
@@ -107,34 +90,24 @@ static bool has_any(const struct epoch *e, struct file *f, uint64_t offset, uint
 
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
-    struct epoch *e = m->epoch;
-    if (!has_any(e, m->file, offset, n))
+    if (!has_any(m, offset, n))
         return read_bytes(m, offset, dst, n, NULL);
-    pthread_mutex_lock(&e->lock);
-    int r = staging_read(e->t, m, offset, dst, n);
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&m->epoch_lock);
+    int r = staging_read(m->epoch, m, offset, dst, n);
+    pthread_mutex_unlock(&m->epoch_lock);
     return r;
 }
 
 /* ---- commit ---- */
 
-void epoch_give_up(struct mapping *m)
-{
-    tx_empty(m->epoch->t);
-}
-
 int epoch_commit(struct mapping *m)
 {
-    struct epoch *e = m->epoch;
-    struct tx *t = e->t;
-    pthread_mutex_lock(&e->lock);
-    int r = file_check(m->file);
+    pthread_mutex_lock(&m->epoch_lock);
+    int r = file_check(m->file); /* also without a write */
     if (r == 0)
-        r = tx_make_durable(t);
-    if (r == 0) {
-        tx_bring_home(t);
-        tx_empty(t);
-    }
-    pthread_mutex_unlock(&e->lock);
+        r = tx_make_durable(m->epoch);
+    if (r == 0)
+        tx_empty(m->epoch);
+    pthread_mutex_unlock(&m->epoch_lock);
     return r;
 }

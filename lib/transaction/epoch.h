@@ -25,9 +25,6 @@ int epoch_write(const struct staging_write *writes, unsigned count, unsigned fla
 /* As read_bytes(), with what the epoch has written. */
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
-/* Drops what was written since the last commit. No thread is in a call on the mapping. */
-void epoch_give_up(struct mapping *m);
-
 /* Commits what was written, and begins the next epoch. Returns 0; -1 with errno of ato_tx_commit(): the epoch
  * stays open. */
 int epoch_commit(struct mapping *m);

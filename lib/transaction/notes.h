@@ -43,12 +43,7 @@ int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
 /* Forgets the notes from the n-th on: the call that made them has failed. */
 void notes_give_back(struct notes *n, uint64_t from);
 
+/* Forgets all notes. */
 void notes_drop(struct notes *n);
-
-static inline void notes_forget(struct tx *t)
-{
-    if (t->notes.n)
-        notes_drop(&t->notes);
-}
 
 #endif

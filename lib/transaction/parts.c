@@ -60,19 +60,3 @@ void parts_drop(struct tx *t, unsigned n)
     while (t->nparts > n)
         count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
 }
-
-struct part *parts_of_file(struct tx *t, const struct file *f)
-{
-    struct part *part = t->parts;
-    while (part->mapping->file != f)
-        part++;
-    return part;
-}
-
-int parts_check(const struct tx *t)
-{
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (file_check(t->parts[i].mapping->file) < 0)
-            return -1;
-    return 0;
-}

@@ -35,10 +35,7 @@ int parts_check_alike(const struct tx *t, const struct mapping *m);
 /* Removes the parts from the n-th on, since the call for which they were made has failed. */
 void parts_drop(struct tx *t, unsigned n);
 
-/* Returns the part that speaks for a file, for which it must have one. */
-struct part *parts_of_file(struct tx *t, const struct file *f);
-
-/* The same, if it changes the file's size; else NULL. */
+/* Returns the part that speaks for a file, if it changes the file's size; else NULL. */
 static inline const struct part *parts_sizing(const struct tx *t, const struct file *f)
 {
     for (unsigned i = 0; i < t->nparts; i++)
@@ -53,8 +50,5 @@ static inline uint64_t parts_size(const struct tx *t, const struct file *f)
     const struct part *part = parts_sizing(t, f);
     return part ? part->size : file_size(f);
 }
-
-/* Returns 0; -1 with EIO if one of its files is poisoned. */
-int parts_check(const struct tx *t);
 
 #endif

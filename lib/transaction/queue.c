@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/queue.h"
 
-#include "lib/transaction/staged.h"
+#include "lib/transaction/claim.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 bool queue_is_for_several(const struct tx *t)
 {
@@ -69,7 +69,7 @@ void queue_drain(struct tx *t)
             complete(q, &t->set.pages[w->place], w);
     for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
         struct held_page *at = &t->set.pages[w->place];
-        at->pending = staged_put(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
+        at->pending = claim_store(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
     }
     queue_forget(t);
 }
@@ -79,9 +79,10 @@ bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned be
 {
     struct queue *q = t->queue;
     if (__builtin_expect(!q, 0)) {
-        q = mmap(NULL, sizeof(*q), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (q == MAP_FAILED)
+        q = aligned_alloc(_Alignof(struct queue), sizeof(*q));
+        if (!q)
             return false;
+        q->n = q->used = 0;
         t->queue = q;
     }
     unsigned from = q->used + begin % SLICE_BYTES;

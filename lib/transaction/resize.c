@@ -11,7 +11,6 @@
 #include "lib/transaction/claim.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
-#include "lib/transaction/staged.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"
@@ -76,15 +75,13 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
         return -1;
     }
     part->sized = true;
-    part->size = part->old = part->low = f->pairing.size;
+    part->size = part->low = f->pairing.size;
     return 0;
 }
 
 void resize_end(struct part *part)
 {
     struct file *f = part->mapping->file;
-    if (!part->sized)
-        return;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
@@ -137,23 +134,6 @@ static int keep_out(const struct tx *t, struct file *f, uint64_t first, uint64_t
     return -1;
 }
 
-/* Makes the file shorter than it was so far in the transaction: all others are kept from the
- * part that is cut off. */
-static int cut_lower(struct tx *t, struct part *part, uint64_t size)
-{
-    struct file *f = part->mapping->file;
-    uint64_t before = t->set.n, last = size / PAGE_BYTES;
-    /* The last page keeps its bytes up to the end, so it is held. */
-    if (size % PAGE_BYTES && claim_range(t, f, last, last) < 0)
-        return -1;
-    if (claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0) {
-        page_set_release_from(&t->set, before);
-        return -1;
-    }
-    part->low = size;
-    return 0;
-}
-
 static int check_guard(struct file *f, uint64_t size)
 {
     struct manifest_guard guard = guard_of(f);
@@ -169,8 +149,15 @@ static int check_guard(struct file *f, uint64_t size)
 static int shrink(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    if (check_guard(f, size) < 0 || (size < part->low && cut_lower(t, part, size) < 0))
+    const uint64_t last = size / PAGE_BYTES;
+    if (check_guard(f, size) < 0)
         return -1;
+    /* The last page keeps its bytes up to the end, so it is held. All others are kept from the pages behind it. */
+    if (size < part->low &&
+        ((size % PAGE_BYTES && claim_range(t, f, last, last) < 0) ||
+         claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0))
+        return -1;
+    part->low = lesser(size, part->low);
     forget_behind(t, f, size);
     return 0;
 }
@@ -205,18 +192,6 @@ static int clear_behind(struct file *f, uint64_t to)
     return 0;
 }
 
-/* Prepares a larger size, durably: both files get that length. The new bytes are zeros, except where the file had others
- * since it was mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
-static int prepare_growth(struct file *f, uint64_t to)
-{
-    if (clear_behind(f, to) < 0)
-        return -1;
-    if (on_media(f, growth_prepare, to) == 0)
-        return 0;
-    forget_space(f);
-    return -1;
-}
-
 /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
 static int fill_last_page(struct tx *t, struct file *f)
 {
@@ -227,52 +202,43 @@ static int fill_last_page(struct tx *t, struct file *f)
     return space_make(f, page, PAGE_O_ALLOCATED);
 }
 
-/* Gives both files the new length on the media. */
-static int lengthen(struct tx *t, struct part *part, uint64_t size)
+/* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
+ * mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
+static int lengthen(struct tx *t, struct file *f, uint64_t size)
 {
-    struct file *f = part->mapping->file;
-    uint64_t old = part->old;
-    if (size <= old || size <= f->growing)
-        return 0;
-    if ((!f->growing && old % PAGE_BYTES && fill_last_page(t, f) < 0) ||
-        prepare_growth(f, size) < 0)
+    if (!f->growing && f->pairing.size % PAGE_BYTES && fill_last_page(t, f) < 0)
         return -1;
+    if (clear_behind(f, size) < 0)
+        return -1;
+    if (on_media(f, growth_prepare, size) < 0) {
+        forget_space(f);
+        return -1;
+    }
     __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
     return 0;
 }
 
 /* Moves *page to the next one before `end` that has space in the original or a bitmap other than 0; or to `end`. Others are
- * zeros. Returns 0; -1 with errno. */
-static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end)
+ * zeros. *word is the next page with such a bitmap, unless it is before *page; UINT64_MAX: not looked for yet. Returns 0; -1
+ * with errno. */
+static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word)
 {
-    const uint64_t chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    while (*page < end) {
-        const uint64_t chunk = *page / CHUNK_PAGES,
-                       meta = meta_next(f->pairing.reflection, chunk, chunks);
-        uint64_t next = meta == UINT64_MAX ? end : meta * CHUNK_PAGES,
-                 last = lesser((chunk + 1) * CHUNK_PAGES, end);
-        /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
-         * original before the word becomes 0. */
-        if (meta == chunk)
-            for (next = *page;
-                 next < last && !__atomic_load_n(file_word(f, next), __ATOMIC_ACQUIRE);)
-                next++;
-        const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
-        if (meta == UINT64_MAX || (data < 0 && errno != ENXIO))
-            return report_errno(errno, "cannot find out which parts of %s have space",
-                                f->pairing.path);
-        *page = lesser(next, data < 0 ? end : (uint64_t)data / PAGE_BYTES);
-        if (*page < last)
-            return 0;
-    }
-    *page = end;
+    /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
+     * original before the word becomes 0. */
+    const int found = *word + 1 <= *page ? meta_find(f->pairing.reflection, *page, end, word) : 1;
+    if (found == 0)
+        *word = end;
+    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+    if (found < 0 || (data < 0 && errno != ENXIO))
+        return report_errno(errno, "cannot find out which parts of %s have space", f->pairing.path);
+    *page = lesser(end, lesser(*word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
     return 0;
 }
 
 static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
 {
     char bytes[PAGE_BYTES];
-    staged_get(at, begin, n, bytes);
+    claim_look(at, begin, n, bytes);
     return memcmp(bytes, zeros, n) == 0;
 }
 
@@ -282,24 +248,26 @@ static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
 static int write_zeros(struct tx *t, struct part *part, uint64_t size)
 {
     struct file *f = part->mapping->file;
-    const uint64_t once = growth_longest(part->old, shrink_from(&f->pairing)),
+    const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
-    for (uint64_t at = part->size; at < end;) {
+    for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
         uint64_t page = at / PAGE_BYTES, before = t->set.n;
-        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end)) < 0)
+        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end), &word) < 0)
             return -1;
         if (at < page * PAGE_BYTES)
             at = page * PAGE_BYTES;
         if (at >= end)
             break;
         const uint64_t n = lesser(PAGE_BYTES - at % PAGE_BYTES, end - at);
-        const struct staging_write w = {.m = part->mapping, .offset = at, .n = n, .bytes = zeros};
+        const struct staging_write w = {.to = {part->mapping, at}, .n = n, .bytes = zeros};
         if (claim_range(t, f, page, page) < 0)
             return -1;
         if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
             claim_give_back(t, before);
-        else if (staging_write(t, &w, 0) < 0)
+        else if (staging_ready(t, &w) < 0)
             return -1;
+        else
+            staging_put(t, &w, 0);
         at += n;
     }
     return 0;
@@ -314,17 +282,25 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
                             "map it with a larger max_size",
                             f->pairing.path, (unsigned long long)f->limit,
                             (unsigned long long)size);
-    return lengthen(t, part, size) < 0 ? -1 : write_zeros(t, part, size);
+    if (size > f->pairing.size && size > f->growing && lengthen(t, f, size) < 0)
+        return -1;
+    return write_zeros(t, part, size);
 }
 
 /* ---- both ---- */
 
-int resize(struct tx *t, struct mapping *m, uint64_t size)
+int resize(struct tx *t, struct mapping *m, off_t to)
 {
-    struct part *part = parts_of_file(t, m->file);
+    const uint64_t size = (uint64_t)to, before = t->set.n;
+    if (to < 0)
+        return report_error(EINVAL, "%lld bytes is not a valid size", (long long)to);
+    struct part *own = parts_add(t, m, true), *part = t->parts;
+    if (!own)
+        return -1;
+    while (part->mapping->file != m->file) /* becomes the one that speaks for the file */
+        part++;
     queue_drain(t); /* queued writes may lie beyond the new end */
-    bool begun = part->sized;
-    uint64_t before = t->set.n;
+    const bool begun = part->sized;
     if (!begun && begin(t, part, size) < 0)
         return -1;
     const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
@@ -341,8 +317,9 @@ int resize(struct tx *t, struct mapping *m, uint64_t size)
         return -1;
     }
     file_note_written(m->file);
+    own->written = true;
     part->size = size;
-    part->resizes = size != part->old;
+    part->resizes = size != m->file->pairing.size;
     return 0;
 }
 
@@ -355,9 +332,9 @@ static int announce(struct pairing *pr, uint64_t unused)
 int resize_announce(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
-        const struct part *part = &t->parts[i];
-        if (part->resizes && part->size < part->old &&
-            on_media(part->mapping->file, announce, 0) < 0)
+        struct file *f = t->parts[i].mapping->file;
+        if (t->parts[i].resizes && t->parts[i].size < f->pairing.size &&
+            on_media(f, announce, 0) < 0)
             return -1;
     }
     return 0;

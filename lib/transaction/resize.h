@@ -30,9 +30,9 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 
-/* Changes the size of m's file to `size` bytes for the transaction. Returns 0; -1: errors of ato_tx_ftruncate(),
- * and the transaction is as it was. */
-int resize(struct tx *t, struct mapping *m, uint64_t size);
+/* Changes the size of m's file to `to` bytes for the transaction, and adds a part for the mapping. Returns 0; -1: errors of
+ * ato_tx_ftruncate(), and the transaction is as it was, except for the part. */
+int resize(struct tx *t, struct mapping *m, off_t to);
 
 /* Called before the commit: S1 for each file that gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);

@@ -6,14 +6,12 @@
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
-#include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
-#include "lib/transaction/staged.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -28,29 +26,24 @@ static int check_end(const struct tx *t, struct file *f, uint64_t end)
 
 /* ---- reading ---- */
 
-/* Notes the pages that were read, except those that the transaction has. */
-static int note(struct tx *t, struct file *f, uint64_t offset, uint64_t n, const uint64_t *versions)
-{
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        const uint64_t version = *versions++;
-        if (!claim_find(t, f, page) && notes_add(t, f, page, version) < 0)
-            return -1;
-    }
-    return notes_hold(t);
-}
-
-/* Reads what is committed, as it was at one moment, and notes it unless the transaction is READ_COMMITTED. */
+/* Reads what is committed, as it was at one moment. Unless the transaction is READ_COMMITTED, notes the pages that it does not
+ * have. */
 static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
+    const bool notes = !(t->flags & ATO_TX_READ_COMMITTED);
     struct read_versions v;
-    if (t->flags & ATO_TX_READ_COMMITTED)
-        return read_bytes(m, offset, dst, n, NULL);
-    if (read_bytes(m, offset, dst, n, &v) < 0)
-        return -1;
-    const int r = note(t, m->file, offset, n, v.of);
+    int r = read_bytes(m, offset, dst, n, notes ? &v : NULL);
+    if (r < 0 || !notes)
+        return r;
+    const uint64_t *version = v.of;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        if (r == 0 && !claim_find(t, m->file, page))
+            r = notes_add(t, m->file, page, *version);
+        version++;
+    }
     read_versions_free(&v);
-    return r;
+    return r == 0 ? notes_hold(t) : r;
 }
 
 /* Puts what the transaction has written over it. */
@@ -59,8 +52,10 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const struct held_page *at = claim_find(t, f, page);
-        if (at)
-            staged_get(at, (unsigned)begin, (unsigned)bytes, dst);
+        if (at) {
+            queue_drain(t);
+            claim_look(at, (unsigned)begin, (unsigned)bytes, dst);
+        }
         dst += bytes;
     }
 }
@@ -81,8 +76,7 @@ static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct file *f = m->file;
-    const uint64_t first = offset / PAGE_BYTES, last = (offset + n - 1) / PAGE_BYTES,
-                   before = t->set.n, noted = t->notes.n;
+    uint64_t held;
     if (f->reader && !(t->flags & ATO_TX_READ_COMMITTED))
         return report_error(EACCES,
                             "a transaction cannot note what it reads of %s, which may only be read "
@@ -90,42 +84,15 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
                             f->pairing.path);
     if (f->reader) /* the transaction has nothing in that file */
         return reader_read(m, offset, dst, n);
-    for (uint64_t page = first; page <= last && !queue_is_empty(t); page++)
-        if (claim_find(t, f, page))
-            queue_drain(t);
-    uint64_t held;
-    if (hold_for_read(t, f, offset, n, &held) < 0)
+    if (hold_for_read(t, f, offset, n, &held) < 0 ||
+        (held == offset && check_end(t, f, offset + n) < 0) ||
+        (held > offset && read_others(t, m, offset, dst, held - offset) < 0))
         return -1;
-    if ((held == offset && check_end(t, f, offset + n) < 0) ||
-        (held > offset && read_others(t, m, offset, dst, held - offset) < 0)) {
-        claim_give_back(t, before);
-        notes_give_back(&t->notes, noted);
-        return -1;
-    }
     put_own(t, f, offset, dst, n);
     return held < offset + n ? notes_hold(t) : 0;
 }
 
 /* ---- writing ---- */
-
-/* Copies from mapping to mapping: a read and a write. */
-static int write_copy(struct tx *t, const struct staging_write *w, unsigned flags)
-{
-    char *copy = range_copy_buffer(w->n);
-    if (!copy)
-        return -1;
-    const struct staging_write plain = {.m = w->m, .offset = w->offset, .n = w->n, .bytes = copy};
-    uint64_t before = t->set.n, noted = t->notes.n;
-    int r = staging_read(t, w->from, w->from_offset, copy, w->n);
-    if (r == 0)
-        r = staging_write(t, &plain, flags);
-    if (r < 0) {
-        claim_give_back(t, before);
-        notes_give_back(&t->notes, noted);
-    }
-    free(copy);
-    return r;
-}
 
 /* The common case of a write: to one page, from memory. */
 static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n, const char *bytes,
@@ -138,59 +105,74 @@ static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n,
         return -1;
     uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
     if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
-        (__builtin_expect(need, 0) && space_make(f, page, need) < 0)) {
-        claim_give_back(t, before);
+        (__builtin_expect(need, 0) && space_make(f, page, need) < 0))
         return -1;
-    }
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     bool first = t->set.n > before;
-    if ((first || !queue_is_empty(t)) && queue_add(t, at, first, begin, n, bytes, flags)) {
-        file_note_written(f);
-        return 0;
+    if ((!first && queue_is_empty(t)) || !queue_add(t, at, first, begin, n, bytes, flags)) {
+        queue_drain(t);
+        at->pending = claim_store(t, at, begin, n, bytes, flags);
     }
-    queue_drain(t);
-    at->pending = staged_put(t, at, begin, n, bytes, flags);
     file_note_written(f);
     return 0;
 }
 
-int staging_ready(struct tx *t, const struct staging_write *w, uint64_t *blocked)
+int staging_ready(struct tx *t, const struct staging_write *w)
 {
-    struct file *f = w->m->file;
-    const struct page_span span = page_span_of(f, w->offset, w->n);
-    uint64_t page;
-    int r = claim_missing(t, f, span.first, span.last, blocked, blocked ? blocked : &page);
+    struct file *f = w->to.m->file;
+    const struct page_span span = page_span_of(f, w->to.offset, w->n);
+    int r = claim_range(t, f, span.first, span.last);
     if (r != 0)
         return r;
-    return check_end(t, f, span.end) < 0 || store_make_space(f, w->offset, w->n) < 0 ? -1 : 0;
+    return check_end(t, f, span.end) < 0 || store_make_space(f, w->to.offset, w->n) < 0 ? -1 : 0;
 }
 
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    struct file *f = w->m->file;
+    struct file *f = w->to.m->file;
     const char *from = w->bytes;
-    FOR_EACH_PAGE(page, begin, bytes, w->offset, w->n)
+    FOR_EACH_PAGE(page, begin, bytes, w->to.offset, w->n)
     {
         struct held_page *at = claim_find(t, f, page);
-        at->pending = staged_put(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
+        at->pending = claim_store(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
         from += w->repeats ? 0 : bytes;
     }
     file_note_written(f);
 }
 
+static int write_memory(struct tx *t, const struct staging_write *w, unsigned flags)
+{
+    if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES)
+        return write_page(t, w->to.m->file, w->to.offset, (unsigned)w->n, w->bytes, flags);
+    queue_drain(t);
+    if (staging_ready(t, w) < 0)
+        return -1;
+    staging_put(t, w, flags);
+    return 0;
+}
+
+/* Copies from mapping to mapping: a read and a write. */
+static int write_copy(struct tx *t, const struct staging_write *w, unsigned flags)
+{
+    char *copy = range_copy_buffer(w->n);
+    if (!copy)
+        return -1;
+    const struct staging_write plain = {.to = w->to, .n = w->n, .bytes = copy};
+    int r = staging_read(t, w->from.m, w->from.offset, copy, w->n);
+    if (r == 0)
+        r = staging_write(t, &plain, flags);
+    free(copy);
+    return r;
+}
+
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    uint64_t before = t->set.n;
-    if (w->from)
-        return write_copy(t, w, flags);
-    if (w->offset % PAGE_BYTES + w->n <= PAGE_BYTES)
-        return write_page(t, w->m->file, w->offset, (unsigned)w->n, w->bytes, flags);
-    queue_drain(t);
-    if (staging_ready(t, w, NULL) < 0) {
-        claim_give_back(t, before);
+    struct mapping *m = w->to.m;
+    struct part *part = parts_add(t, m, true);
+    if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
         return -1;
-    }
-    staging_put(t, w, flags);
+    part->written = true;
+    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
     return 0;
 }
 

@@ -3,9 +3,9 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
-#include "lib/file/space.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
@@ -20,6 +20,9 @@
 /* Does what comes before the commit and may fail. */
 static int make_ready(struct tx *t)
 {
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (file_check(t->parts[i].mapping->file) < 0)
+            return -1;
     if (queue_is_for_several(t) && t->nparts == 1 &&
         commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
         return -1;
@@ -42,6 +45,15 @@ static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
     return r;
 }
 
+/* Deploys what the eager policy asks for. A failure is ignored. */
+static void bring_home(struct tx *t)
+{
+    /* After a failure, pages may still have pending masks, which the next call would use. */
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0)
+            return;
+}
+
 int tx_make_durable(struct tx *t)
 {
     struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
@@ -50,55 +62,32 @@ int tx_make_durable(struct tx *t)
         /* One that only reads needs no check: all that it has read was valid at its last read. */
         r = t->notes.n && parts_first_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
     commit_unprepare(&t->set);
+    if (r == 0)
+        bring_home(t);
     return r;
 }
 
 /* ---- several at once ---- */
 
-static void give_list_back(struct page_set *h)
+/* Gathers the parts and pages of all of them, as if they were one. */
+static int gather(struct commit *all, struct tx *const *t, unsigned n)
 {
-    if (h->pages != h->small)
-        free(h->pages);
-    h->pages = h->small;
-    h->room = PAGE_SET_SMALL;
-}
-
-/* The pages and parts of all of them, as if they were one. */
-struct all {
-    struct page_set set;
-    struct part *parts;
-    unsigned nparts;
-};
-
-/* The first part of a file speaks for it: that is the one that changes its size. */
-static void add_parts(struct all *all, struct tx *const *t, unsigned n, bool sized)
-{
+    unsigned sized = 0, others = 0;
     for (unsigned i = 0; i < n; i++)
-        for (unsigned k = 0; k < t[i]->nparts; k++)
-            if (t[i]->parts[k].sized == sized)
-                all->parts[all->nparts++] = t[i]->parts[k];
-}
-
-static int make_all(struct all *all, struct tx *const *t, unsigned n)
-{
-    uint64_t pages = 0;
-    unsigned parts = 0;
-    page_set_init(&all->set);
-    all->nparts = 0;
-    for (unsigned i = 0; i < n; i++) {
-        pages += t[i]->set.n;
-        parts += t[i]->nparts;
-    }
-    all->parts = malloc(parts * sizeof(*all->parts) + 1);
+        others += t[i]->nparts;
+    all->nparts = others;
+    all->parts = malloc(others * sizeof(*all->parts) + 1);
     if (!all->parts)
         return report_error(ENOMEM, "no memory to commit %u transactions at once", n);
-    if (page_set_make_room(&all->set, pages) < 0)
-        return -1;
-    add_parts(all, t, n, true);
-    add_parts(all, t, n, false);
     for (unsigned i = 0; i < n; i++) {
-        memcpy(all->set.pages + all->set.n, t[i]->set.pages, t[i]->set.n * sizeof(*all->set.pages));
-        all->set.n += t[i]->set.n;
+        const struct page_set *h = &t[i]->set;
+        /* The first part of a file speaks for it: that is the one that changes its size. */
+        for (unsigned k = 0; k < t[i]->nparts; k++)
+            all->parts[t[i]->parts[k].sized ? sized++ : --others] = t[i]->parts[k];
+        if (page_set_make_room(all->set, h->n) < 0)
+            return -1;
+        memcpy(all->set->pages + all->set->n, h->pages, h->n * sizeof(*h->pages));
+        all->set->n += h->n;
     }
     return 0;
 }
@@ -106,24 +95,26 @@ static int make_all(struct all *all, struct tx *const *t, unsigned n)
 /* All files that one transaction writes to are alike, so it suffices to compare one of each. */
 static int check_alike(struct tx *const *t, unsigned n)
 {
-    const struct tx *first = NULL;
-    for (unsigned i = 0; i < n; i++) {
+    const struct tx *writer = t[0];
+    for (unsigned i = 1; i < n; i++) {
         const struct part *written = parts_first_written(t[i]);
-        if (first && written && parts_check_alike(first, written->mapping) < 0)
+        if (written && parts_check_alike(writer, written->mapping) < 0)
             return -1;
-        first = first || !written ? first : t[i];
+        writer = written ? t[i] : writer;
     }
     return 0;
 }
 
 static int commit_all(struct tx *const *t, unsigned n)
 {
-    struct all all;
-    int r = make_all(&all, t, n);
-    struct commit flip = {.set = &all.set, .parts = all.parts, .nparts = all.nparts};
+    struct page_set set;
+    struct commit all = {.set = &set};
+    page_set_init(&set);
+    int r = gather(&all, t, n);
     if (r == 0)
-        r = commit_checked(&flip, t, n);
-    give_list_back(&all.set);
+        r = commit_checked(&all, t, n);
+    set.n = 0; /* the transactions keep their pages */
+    page_set_release(&set);
     free(all.parts);
     return r;
 }
@@ -137,45 +128,35 @@ int tx_make_all_durable(struct tx *const *t, unsigned n)
     }
     if (r == 0)
         r = commit_all(t, n);
-    for (unsigned i = 0; r == 0 && i < n; i++)
+    for (unsigned i = 0; r == 0 && i < n; i++) {
         for (uint64_t k = 0; k < t[i]->set.n; k++)
             t[i]->set.pages[k].pending = 0;
+        bring_home(t[i]);
+    }
     return r;
 }
 
-void tx_bring_home(struct tx *t)
-{
-    /* After a failure, pages may still have pending masks, which the next call would use. */
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0)
-            return;
-}
+/* ---- the end ---- */
 
 /* The list of pages is kept for the next transaction if it is not longer than this. */
 enum { MUCH = 4096 };
 
-/* Forgets the space of pages beyond the end of the file: that may be the old end again, or before the planned one. */
-static __attribute__((noinline)) void forget_behind(struct tx *t)
-{
-    for (uint64_t i = 0; i < t->set.n; i++)
-        space_forget_behind_in(t->set.pages[i].file, t->set.pages[i].page, t->set.pages[i].state);
-}
-
 void tx_empty(struct tx *t)
 {
-    bool sized = false;
+    struct page_set *h = &t->set;
     queue_forget(t);
-    notes_forget(t);
-    for (unsigned i = 0; i < t->nparts; i++)
-        sized |= t->parts[i].sized;
-    if (sized)
-        forget_behind(t);
+    if (t->notes.n)
+        notes_drop(&t->notes);
+    claim_forget_space(t, 0);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             resize_end(&t->parts[i]);
-    page_set_release_from(&t->set, 0);
-    if (__builtin_expect(t->set.room > MUCH, 0))
-        give_list_back(&t->set);
+    page_set_release_from(h, 0);
+    if (__builtin_expect(h->room > MUCH, 0)) {
+        free(h->pages);
+        h->pages = h->small;
+        h->room = PAGE_SET_SMALL;
+    }
     parts_drop(t, 0);
 }
 
@@ -183,21 +164,4 @@ void tx_unmake(struct tx *t)
 {
     tx_empty(t);
     handle_close(t);
-}
-
-/* The pages are the parent's, and so are the places of threads that the child does not have. */
-static void forget(struct tx *t)
-{
-    queue_forget(t);
-    notes_forget(t);
-    t->set.n = 0;
-    give_list_back(&t->set);
-    t->set.lane.journal = NULL;
-    t->set.forgotten = NULL;
-    t->nparts = 0;
-}
-
-void tx_forget_all(void)
-{
-    handle_close_all(forget);
 }

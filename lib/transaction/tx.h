@@ -11,17 +11,12 @@ void tx_empty(struct tx *t);
 /* tx_empty(), and makes its handle invalid. */
 void tx_unmake(struct tx *t);
 
-/* Commits, durably; its pages stay held. Returns 0; -1: errors of commit_run(), or EAGAIN if the transaction is
- * refused (again.h), and nothing changed. */
+/* Commits, durably, and deploys what the eager policy asks for, as far as that succeeds; its pages stay held. Returns 0; -1:
+ * EIO if one of its files is poisoned, errors of commit_run(), or EAGAIN if the transaction is refused (again.h), and nothing
+ * changed. */
 int tx_make_durable(struct tx *t);
 
 /* The same for several transactions of one thread, in one step. n > 0. */
 int tx_make_all_durable(struct tx *const *t, unsigned n);
-
-/* After the commit: deploys what the eager policy asks for. A failure is ignored. */
-void tx_bring_home(struct tx *t);
-
-/* In a forked child: forgets all transactions, which are the parent's. With MUTEX_HANDLES. */
-void tx_forget_all(void);
 
 #endif

@@ -92,9 +92,7 @@ static std::vector<std::string> open_files()
 static Belongings belongings()
 {
     Belongings all = {open_files(), injector::holdings()};
-    uint64_t bytes;
-    all.holdings.blocks -= use_tx_kept(&bytes);
-    all.holdings.address -= bytes;
+    all.holdings.blocks -= use_tx_kept();
     return all;
 }
 

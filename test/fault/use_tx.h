@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Returns how many blocks of memory ended transactions keep for later ones, and sets *bytes to their address space. */
-unsigned use_tx_kept(uint64_t *bytes);
+/* Returns how many blocks of memory ended transactions keep for later ones. */
+unsigned use_tx_kept(void);
 
 #ifdef __cplusplus
 }

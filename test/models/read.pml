@@ -53,7 +53,7 @@
 #define PART  2  /* write_page(): page 0, slice 1 */
 #define OTHER 4  /* write_page(): page 1 */
 #define BOTH  8  /* writev_one(): both pages, all slices; committed by a lane or by RTM */
-#define EAGER 16 /* the same with ATO_EAGER: tx_bring_home() deploys at once */
+#define EAGER 16 /* the same with ATO_EAGER: bring_home() in tx.c deploys at once */
 #define ABORT 32 /* one that fails after its copy */
 #define HOME  64 /* deploy_range(), deploy_for_reader(): both pages */
 

@@ -213,6 +213,16 @@ extern "C" void *__wrap_calloc(size_t n, size_t size)
     return took_block(__real_calloc(n, size));
 }
 
+extern "C" void *__real_aligned_alloc(size_t alignment, size_t n);
+extern "C" void *__wrap_aligned_alloc(size_t alignment, size_t n)
+{
+    if (look("aligned_alloc", HERE, no_memory)) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    return took_block(__real_aligned_alloc(alignment, n));
+}
+
 extern "C" void *__wrap_realloc(void *block, size_t n)
 {
     if (look("realloc", HERE, no_memory)) {
