@@ -148,6 +148,9 @@ void Actor::unmap(Mapping *m, int mode)
     }
     Guard g = guarded->second;
     guards.erase(guarded);
+    // If the first byte is plain, as a write may have made it by chance, there is no mask, and nothing is put back.
+    if (contents[static_cast<size_t>(m->file)][g.at] == g.plain[0])
+        g.plain.clear();
     change(m->file, g.at, g.plain, [&] { world.unmap(m, mode); });
 }
 
