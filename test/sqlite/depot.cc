@@ -399,7 +399,7 @@ static States examine(const sql::Db &db, const Book &book)
 }
 
 /* With a journal on the disk, SQLite may leave a journal that is empty or has no valid head, and an unused
- * super-journal. `objects`: names of shared memory; names of all generations begin with the same 32 digits. */
+ * super-journal. A kill may leave an empty folder that was to become the reflection folder. `objects`: names of shared memory; names of all generations begin with the same 32 digits. */
 static void must_be_bare(const Script &s, const Place &place,
                          const std::vector<std::string> &objects)
 {
@@ -407,7 +407,7 @@ static void must_be_bare(const Script &s, const Place &place,
     for (const std::string &name : rig::names_in(place.folder / ".ato"))
         leave(".ato/" + name + " is left");
     for (const std::string &name : rig::names_in(place.folder.at)) {
-        bool known = name == ".ato";
+        bool known = name == ".ato" || name.rfind(".ato.", 0) == 0;
         for (const std::string &is : databases)
             known |= name == is || (*s.parameters && (name.rfind(is + "-journal", 0) == 0 ||
                                                       name.rfind(is + "-mj", 0) == 0));
@@ -428,6 +428,11 @@ void look(const Script &s, const Place &place, const Book &book, End end, const 
     tell(t, Say::Verdict, seen);
     if (end == End::Abandoned)
         leave("");
+    /* A kill in a removal may leave files that nothing needs: the next map of the file, which reading does not need, removes
+     * them. */
+    for (const char *file : {"main", "other"})
+        if (end == End::Plain)
+            (void)db.text(text("PRAGMA %s.ato_stat", file));
     if (db.close() != SQLITE_OK)
         leave("cannot close");
     if (end == End::Fast)
