@@ -97,12 +97,15 @@ void handle_forget_all(void)
     memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
-        if (t->set.pages != t->set.small)
-            free(t->set.pages);
-        free(t->queue);
-        free(t->notes.each);
-        free(t->notes.index);
-        free(t->parts);
+        /* Another thread may be about to store where the memory is by now. Then the child does without what there is. */
+        if (t->owner == TX_NONE || t->owner == thread_id()) {
+            if (t->set.pages != t->set.small)
+                free(t->set.pages);
+            free(t->queue);
+            free(t->notes.each);
+            free(t->notes.index);
+            free(t->parts);
+        }
         *t = (struct tx){.generation = t->generation + 1, .slot = i, .next_free = unused};
         page_set_init(&t->set);
         unused = t;

@@ -4,6 +4,7 @@
 // page that the next transaction needs?
 #include "use_tx.h"
 
+#include "support/child.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -108,6 +109,22 @@ TEST_F(TxPlaces, PageBehindTheEndHasNoKnownSpaceAfterAnAbort)
     EXPECT_NE(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
     ASSERT_EQ(ato_tx_abort(t), 0);
     EXPECT_EQ(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
+}
+
+// Its thread may be about to note where its memory is by now.
+TEST_F(TxPlaces, ChildDoesNotFreeTheMemoryOfAnotherThreadsTransaction)
+{
+    Mapped m(path);
+    ASSERT_TRUE(m) << m.sentence;
+    std::thread([&] {
+        char moved[1] = {};
+        ato_tx *t = ato_tx_begin(0);
+        ASSERT_NE(ato_tx_memcpy(t, m.base, "x", 1, 0), nullptr) << ato_errormsg();
+        void *parts = use_tx_parts(t, moved);
+        std::thread([] { EXPECT_EQ(in_child([] { return 0; }), 0); }).join();
+        use_tx_parts(t, parts);
+        EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    }).join();
 }
 
 } // namespace

@@ -17,3 +17,11 @@ uint8_t use_tx_flags(const void *base, uint64_t page)
     const struct page_state *s = shared_peek(&table_find(base)->file->shared, page);
     return s ? s->flags & (PAGE_O_ALLOCATED | PAGE_R_ALLOCATED) : 0;
 }
+
+void *use_tx_parts(const void *tx, void *parts)
+{
+    struct tx *t = handle_places[(uintptr_t)tx & (PAGE_TX_PLACES - 1)];
+    void *had = t->parts;
+    t->parts = parts;
+    return had;
+}

@@ -14,6 +14,9 @@ unsigned use_tx_places(void); /* open, or kept for later ones */
 /* page_state.flags: which homes of a page of the file mapped at `base` are known to have space. */
 uint8_t use_tx_flags(const void *base, uint64_t page);
 
+/* Gives an open transaction other memory for its mappings, as at a moment when its thread changes it. Returns what it had. */
+void *use_tx_parts(const void *tx, void *parts);
+
 #ifdef __cplusplus
 }
 #endif
