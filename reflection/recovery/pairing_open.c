@@ -34,7 +34,10 @@ static int take_manifest(struct pairing *pr)
             return 0;
         if (errno != ENOENT)
             return -1;
-        if (folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
+        /* Not if there is another one by now: some file systems would replace it. */
+        struct stat other;
+        if (fstatat(pr->folder.fd, pr->names.manifest, &other, AT_SYMLINK_NOFOLLOW) < 0 &&
+            folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
             return report_errno(errno,
                                 "cannot make the manifest %s/%s (for a file without a reflection, "
                                 "ATO_REFLECTION_DIR or reflection_dir names another folder)",

@@ -225,6 +225,47 @@ TEST(PairingBirth, ManifestWithoutAttributeOfAnotherFileDoesNotTakeTheAttributeF
     EXPECT_EQ(m.read(), pattern(5000, 2));
 }
 
+// The second of two renames replaces the first one's file where the file system knows no flags.
+TEST(PairingBirth, ManifestThatAnotherProcessMadeDuringTheWaitForALockIsNotReplaced)
+{
+    TempDir dir;
+    const std::string path = dir / "file";
+    write_file(path, pattern(SIZE, 1));
+    {
+        Mapped m(path);
+        ASSERT_TRUE(m) << m.sentence;
+    }
+    const std::string manifest = manifest_of(path), old = manifest + ".old";
+    int lock = open(manifest.c_str(), O_RDWR | O_CLOEXEC);
+    struct flock l = {};
+    l.l_type = F_WRLCK;
+    l.l_len = 1;
+    ASSERT_EQ(fcntl(lock, F_OFD_SETLK, &l), 0);
+    Pipe begun;
+    pid_t child = fork();
+    if (child == 0) {
+        close(lock);
+        struct fsops flagless = *fsops;
+        flagless.renameat = [](int in, const char *from, const char *to) {
+            return renameat(in, from, in, to);
+        };
+        fsops = &flagless;
+        begun.tell();
+        Mapped m(path);
+        _exit(m ? 0 : 1);
+    }
+    ASSERT_TRUE(begun.hear());
+    usleep(100 * 1000); // it waits for the lock
+    ASSERT_EQ(rename(manifest.c_str(), old.c_str()), 0);
+    std::filesystem::copy(old, manifest);
+    const ino_t made = inode_of(manifest);
+    close(lock);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(inode_of(manifest), made);
+}
+
 // `deployed` may be visible and not durable: its writer died before its fence.
 TEST(PairingBirth, MapOfADeployedPairingSyncsTheManifestBeforeItRemovesTheAttribute)
 {
