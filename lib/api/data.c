@@ -36,8 +36,8 @@ static int write_side(const struct range *to, const void *src, uint64_t n, bool 
     return epoch_write(&w, 1, flags);
 }
 
-/* Copies from mapping to mapping where one of them has an epoch. Reads a consistent copy of the whole source, then writes that
- * from memory. */
+/* Copies from mapping to mapping where one of them has an epoch, or where the pages of the source cannot be held because this
+ * process may only read its file. Reads a consistent copy of the whole source, then writes that from memory. */
 static int write_copy(const struct range *to, const struct range *from, uint64_t n, unsigned flags)
 {
     char *copy = range_copy_buffer(n);
@@ -49,8 +49,9 @@ static int write_copy(const struct range *to, const struct range *from, uint64_t
 static int write_across(const struct range *to, const struct range *from, uint64_t n,
                         unsigned flags)
 {
-    int r = to->m->epoch || from->m->epoch ? write_copy(to, from, n, flags)
-                                           : writev_across(to, from, n, flags);
+    int r = to->m->epoch || from->m->epoch || from->m->file->reader
+                ? write_copy(to, from, n, flags)
+                : writev_across(to, from, n, flags);
     if (r == 0)
         range_count_read(from->m, n);
     return r;

@@ -10,6 +10,7 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
+#include "lib/read/reader.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
@@ -20,16 +21,29 @@
 
 struct writes {
     struct staging_write *each;
+    char **copies;           /* of sources whose pages cannot be held; else NULL */
     struct page_span *spans; /* the pages of all ranges, as far as they can be held */
     unsigned n, nspans;
 };
 
-/* The pages of a source cannot be held if this process may only read its file. */
 static void add_spans(struct writes *w, const struct staging_write *at)
 {
     w->spans[w->nspans++] = page_span_of(at->to.m->file, at->to.offset, at->n);
-    if (at->from.m && !at->from.m->file->reader)
+    if (at->from.m)
         w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
+}
+
+/* The pages of a source cannot be held if this process may only read its file. Reading it may wait for other processes: so it
+ * is read before any page is held. */
+static int copy_source(struct staging_write *at, char **copy)
+{
+    *copy = range_copy_buffer(at->n);
+    if (!*copy || reader_read(at->from.m, at->from.offset, *copy, at->n) < 0)
+        return -1;
+    range_count_read(at->from.m, at->n);
+    at->from.m = NULL;
+    at->bytes = *copy;
+    return 0;
 }
 
 static int add(struct writes *w, const struct ato_iovec *v)
@@ -48,6 +62,8 @@ static int add(struct writes *w, const struct ato_iovec *v)
     if ((at->to.m->epoch || m->epoch || (from && from->epoch)) && (from || at->to.m != m))
         return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
                                     "of that mapping, and their sources in memory");
+    if (from && from->file->reader && copy_source(at, &w->copies[w->n]) < 0)
+        return -1;
     add_spans(w, at);
     w->n++;
     return 0;
@@ -102,8 +118,9 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
     if (count == 0)
         return 0;
     w.each = calloc((unsigned)count, sizeof(*w.each));
+    w.copies = calloc((unsigned)count, sizeof(*w.copies));
     w.spans = calloc((unsigned)count, 2 * sizeof(*w.spans));
-    if (!w.each || !w.spans)
+    if (!w.each || !w.copies || !w.spans)
         result = report_error(ENOMEM, "no memory to write %d ranges", count);
     for (int i = 0; i < count && result == 0; i++)
         result = add(&w, &iov[i]);
@@ -114,7 +131,10 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
         if (w.each[i].from.m)
             range_count_read(w.each[i].from.m, w.each[i].n);
     }
+    for (int i = 0; w.copies && i < count; i++)
+        free(w.copies[i]);
     free(w.each);
+    free(w.copies);
     free(w.spans);
     return result;
 }

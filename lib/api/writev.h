@@ -5,8 +5,8 @@
 
 #include "lib/read/range.h"
 
-/* Copies n bytes, in one step: the bytes that `from` has when `to` changes; or, if this process may only read that file, has at
- * one moment before. Neither mapping has an epoch. The ranges may overlap, as with memmove(). flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0: durable; -1:
+/* Copies n bytes, in one step: the bytes that `from` has when `to` changes. Neither mapping has an epoch, and this process may
+ * write to both files. The ranges may overlap, as with memmove(). flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0: durable; -1:
  * errors of ato_memcpy(), nothing changed. */
 int writev_across(const struct range *to, const struct range *from, uint64_t n, unsigned flags);
 

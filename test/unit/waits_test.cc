@@ -2,6 +2,7 @@
 //
 // Which calls wait for a transaction, for how long, and which get EDEADLK because they would wait
 // for their own thread?
+#include "support/child.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -15,6 +16,9 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
 
 using namespace support;
 
@@ -63,6 +67,50 @@ class Waits : public testing::Test
     std::string path;
     std::unique_ptr<Mapped> m;
 };
+
+// A process may be mapping or unmapping that file, which can take long.
+TEST_F(Waits, NobodyWaitsForACopyFromAFileThatMayOnlyBeRead)
+{
+    const std::string other = dir / "other";
+    write_file(other, pattern(PAGE, 2));
+    {
+        Mapped w(other, options(ATO_DOMAIN_PROCESS));
+        ASSERT_TRUE(w && w.write(0, Bytes(100, 'a'))) << w.sentence;
+    }
+    const Fd fd(other, O_RDONLY);
+    auto *source = static_cast<char *>(ato_mmap(nullptr, PAGE, PROT_READ, MAP_SHARED, fd, 0));
+    ASSERT_NE(source, MAP_FAILED) << ato_errormsg();
+    for (bool several : {false, true}) {
+        Peer writer([&](const std::function<void()> &wait) {
+            m->base = nullptr;
+            Mapped w(other, options(ATO_DOMAIN_PROCESS));
+            EXPECT_TRUE(w && w.write(0, Bytes(100, 'b'))) << w.sentence;
+            wait();
+            return 0;
+        });
+        ASSERT_TRUE(writer.is_ready());
+        struct flock l = {};
+        l.l_type = F_WRLCK;
+        l.l_len = 1;
+        auto attach = std::make_unique<Fd>(manifest_of(other));
+        ASSERT_EQ(fcntl(*attach, F_OFD_SETLK, &l), 0);
+        std::thread copy([&] {
+            const ato_iovec v = {m->base, source, 100};
+            const bool good =
+                several ? ato_writev(&v, 1, 0) == 0 : ato_memcpy(v.dst, v.src, v.n) != nullptr;
+            EXPECT_TRUE(good) << ato_errormsg();
+        });
+        usleep(20000);
+        ato_tx *t = begin(10);
+        EXPECT_EQ(put(t, 0), 0);
+        EXPECT_EQ(ato_tx_abort(t), 0);
+        attach = nullptr;
+        copy.join();
+        EXPECT_EQ(m->read(0, 100), Bytes(100, 'b'));
+        EXPECT_EQ(writer.end(), 0);
+    }
+    EXPECT_EQ(ato_munmap(source, PAGE, ATO_UNMAP_FAST), 0);
+}
 
 // n threads meet here when each has a page; then each asks for the page of the next thread.
 class Cycle
