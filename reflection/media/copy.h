@@ -16,6 +16,7 @@
 
 #include "reflection/media/bitmap.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

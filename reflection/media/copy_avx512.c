@@ -4,32 +4,20 @@
 
 #include <immintrin.h>
 
-typedef struct {
-    __m512i v;
-} LINE;
+typedef __m512i VECTOR;
 
 #define KERNEL(name) name##_avx512
 #define NAME         "avx512"
 #define FEATURE      "avx512f"
 
-static inline LINE load_line(const char *src)
+static inline void stream(VECTOR *dst, VECTOR v)
 {
-    return (LINE){_mm512_loadu_si512(src)};
+    _mm512_stream_si512(dst, v);
 }
 
-static inline void stream_line(char *dst, LINE l)
+static inline bool is_zero(VECTOR v)
 {
-    _mm512_stream_si512((__m512i *)dst, l.v);
-}
-
-static inline void store_line(char *dst, LINE l)
-{
-    _mm512_storeu_si512(dst, l.v);
-}
-
-static inline int lines_differ(LINE a, LINE b)
-{
-    return _mm512_cmpneq_epi64_mask(a.v, b.v) != 0;
+    return _mm512_test_epi64_mask(v, v) == 0;
 }
 
 #include "reflection/media/copy_kernel.inc"

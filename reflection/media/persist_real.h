@@ -15,7 +15,6 @@
 
 int persist_msync(const void *addr, size_t n);
 int persist_msync_anew(const void *addr, size_t n);
-int persist_run_rtm(const struct persist_flip *flips, size_t n);
 
 /* Returns true if data goes by non-temporal stores, since it has to leave the caches anyway. */
 static inline bool persist_streams(const struct persist *p)
@@ -84,13 +83,8 @@ static inline void persist_real_store_pair(const struct persist *p, uint64_t *pa
                      : "cc", "memory");
 }
 
-static inline int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips,
-                                        size_t n, const char *site)
-{
-    (void)p;
-    (void)site;
-    return persist_run_rtm(flips, n);
-}
+int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
+                          const char *site);
 
 static inline int persist_real_flush_data(const struct persist *p, const void *addr, size_t n,
                                           const char *site)

@@ -33,7 +33,7 @@ static bool trial_commits(void)
     for (unsigned i = 0; i < 16; i++)
         flips[i] = (struct persist_flip){&words[i], i + 1};
     for (int i = 0; i < TRIALS; i++)
-        if (persist_run_rtm(flips, 16))
+        if (persist_real_flip_rtm(NULL, flips, 16, NULL))
             return words[15] == 16;
     return false;
 }
@@ -54,8 +54,11 @@ bool persist_rtm_allowed(const struct persist *p)
     return (p->domain == PERSIST_EADR || p->domain == PERSIST_PROCESS) && persist_rtm_works();
 }
 
-int persist_run_rtm(const struct persist_flip *flips, size_t n)
+int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
+                          const char *site)
 {
+    (void)p;
+    (void)site;
     /* Storing the present values takes the write faults here. The caller has reserved the pages of all words,
      * so no other thread stores to them meanwhile. */
     for (size_t i = 0; i < n; i++)
