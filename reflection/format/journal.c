@@ -105,14 +105,14 @@ void journal_begin(struct journal_writer *w, const struct journal *j, const stru
     w->lane = lane_at(j, lane);
     w->line = (struct journal_commit){
         .sequence = *(uint64_t *)(w->lane + RETIRED) + 1, .files = files, .words = (uint32_t)words};
-    w->checksum = line_checksum(&w->line);
+    w->line.checksum = line_checksum(&w->line);
     w->at = w->lane + FILES;
     w->buffered = 0;
 }
 
 static void append(struct journal_writer *w, const void *bytes, size_t n)
 {
-    w->checksum = checksum_add(w->checksum, bytes, n);
+    w->line.checksum = checksum_add(w->line.checksum, bytes, n);
     persist_copy(w->persist, w->at, bytes, n);
     w->at += n;
 }
@@ -122,7 +122,7 @@ void journal_name(struct journal_writer *w, const struct journal_file *file)
     append(w, file, sizeof(*file));
 }
 
-static void drain(struct journal_writer *w)
+void journal_finish(struct journal_writer *w)
 {
     append(w, w->buffer, w->buffered * sizeof(w->buffer[0]));
     w->buffered = 0;
@@ -133,19 +133,12 @@ void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, 
     w->buffer[w->buffered++] =
         (struct journal_word){word_offset | (uint64_t)file << JOURNAL_WORD_FILE, value};
     if (w->buffered == sizeof(w->buffer) / sizeof(w->buffer[0]))
-        drain(w);
+        journal_finish(w);
 }
 
 void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)
 {
     journal_add(w, file, JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, value);
-}
-
-void journal_finish(struct journal_writer *w)
-{
-    if (w->buffered)
-        drain(w);
-    w->line.checksum = w->checksum;
 }
 
 int journal_commit(struct journal_writer *w)

@@ -143,9 +143,8 @@ int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, co
 struct journal_writer {
     const struct persist *persist;
     char *lane;
-    uint64_t checksum;
-    char *at; /* where the next words go */
-    struct journal_commit line;
+    char *at;                   /* where the next words go */
+    struct journal_commit line; /* its checksum: of what was stored so far */
     unsigned buffered;
     struct journal_word buffer[32];
 };
