@@ -140,7 +140,7 @@ static int flush(const struct dead *d, const void *words, uint64_t n)
     return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
 }
 
-static int reload_size(struct dead *d)
+static int note_size(const struct dead *d, struct dead_page *p)
 {
     const char *manifest = d->file->manifest;
     struct manifest_sizes sizes;
@@ -148,7 +148,7 @@ static int reload_size(struct dead *d)
         return -1;
     if (!manifest_sizes(manifest, &sizes))
         return report_error(EUCLEAN, "the size in the manifest of %s is damaged", d->file->path);
-    d->size = sizes.size;
+    p->value = sizes.size;
     return 0;
 }
 
@@ -169,7 +169,7 @@ static int note_bitmap(struct dead *d, struct dead_page *p)
     const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
     const bool same = is == p->state->bitmap;
     const bool in_place = p->showed && same; /* it was flipping, and does not flip */
-    p->bitmap = is;
+    p->value = is;
     p->left = in_place && d->original < 0 && file->persist.domain != PERSIST_PROCESS;
     d->in_place |= in_place;
     d->left |= p->left;
@@ -185,7 +185,8 @@ static int note_bitmaps(struct dead *d)
     const struct participant *p = d->file;
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < d->n; i++)
-        r = d->pages[i].page == DEAD_SIZE ? reload_size(d) : note_bitmap(d, &d->pages[i]);
+        r = d->pages[i].page == DEAD_SIZE ? note_size(d, &d->pages[i])
+                                          : note_bitmap(d, &d->pages[i]);
     if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
@@ -211,9 +212,9 @@ void dead_reload(struct dead *d)
         const struct dead_page *p = &d->pages[i];
         seam_point(SEAM_FLIPPING, d);
         if (p->page == DEAD_SIZE)
-            __atomic_store_n(&h->size, d->size, __ATOMIC_RELEASE);
+            __atomic_store_n(&h->size, p->value, __ATOMIC_RELEASE);
         else if (p->state->version && !p->left)
-            page_set_bitmap(p->state, p->bitmap);
+            page_set_bitmap(p->state, p->value);
     }
 }
 

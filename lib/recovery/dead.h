@@ -13,10 +13,10 @@
 
 struct dead_page {
     struct page_state *state;
-    uint64_t page;   /* DEAD_SIZE: this is `sizing`, the state of the size */
-    uint64_t bitmap; /* as on the media */
-    bool showed;     /* marked as flipping when its holder died */
-    bool left;       /* stays with the dead process */
+    uint64_t page;  /* DEAD_SIZE: this is `sizing`, the state of the size */
+    uint64_t value; /* its bitmap, or the size, as on the media */
+    bool showed;    /* marked as flipping when its holder died */
+    bool left;      /* stays with the dead process */
 };
 
 /* What the dead process held of one file, in memory. */
@@ -30,7 +30,6 @@ struct dead {
     bool unsettled; /* some words must be made durable */
     bool in_place;  /* a word of the original, too */
     bool left;      /* some pages are */
-    uint64_t size;  /* as on the media, if `sizing` is among the pages */
 };
 
 /* Opens the shared memory of a file, and finds what the dead process holds there. `holder`: as in page_state.holder; 0 if

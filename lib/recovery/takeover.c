@@ -9,17 +9,20 @@
 #include "reflection/recovery/sweep.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct set {
     const struct takeover *t;
     struct participants files;
     struct participant *own;
-    struct pool pool;                      /* .map NULL: there is no journal */
-    char path[PATH_MAX + POOL_NAME_BYTES]; /* of the journal */
-    struct dead *dead;                     /* of each of the files */
+    struct pool pool;  /* .map NULL: there is no journal */
+    struct dead *dead; /* of each of the files */
 };
+
+static int replay_journal(struct set *s, enum replay_step step)
+{
+    return replay_lanes(&s->pool.journal, step, &s->files, s->pool.path);
+}
 
 /* Opens the journal and notes the files of its commits. Returns 1; 0 if it was recovered meanwhile; -1. */
 static int open_journal(struct set *s)
@@ -27,8 +30,7 @@ static int open_journal(struct set *s)
     const struct pairing *pr = s->t->own;
     if (pool_open(&s->pool, &pr->folder, s->t->journal, &pr->identity.trust) < 0)
         return errno == ENOENT ? 0 : -1;
-    snprintf(s->path, sizeof(s->path), "%s/%s", pr->folder.path, s->pool.name);
-    return replay_lanes(&s->pool.journal, REPLAY_COLLECT, &s->files, s->path) < 0 ? -1 : 1;
+    return replay_journal(s, REPLAY_COLLECT) < 0 ? -1 : 1;
 }
 
 /* Takes all locks. Returns 1; 0 if there is nothing to do any more; -1. */
@@ -46,9 +48,9 @@ static int lock_all(struct set *s)
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
     if (!there)
         return report_error(EUCLEAN,
-                            "the manifest of %s names the journal %s/%s of a dead process, which "
+                            "the manifest of %s names the journal %s of a dead process, which "
                             "is missing: put it back",
-                            s->own->path, t->own->folder.path, s->pool.name);
+                            s->own->path, s->pool.path);
     if (!t->journal)
         s->own->slot = t->slot;
     return 1;
@@ -79,7 +81,7 @@ static int replay_all(struct set *s)
         if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p, p->slot, p->slot + 1) < 0)
             return -1;
     }
-    return s->pool.map ? replay_lanes(&s->pool.journal, REPLAY_APPLY, &s->files, s->path) : 0;
+    return s->pool.map ? replay_journal(s, REPLAY_APPLY) : 0;
 }
 
 /* The manifests no longer name the journal. */
@@ -112,7 +114,7 @@ static int run(struct set *s)
     }
     /* All lanes are replayed before the first is retired: the next recovery learns from the lanes which files belong
      * together. From here on the marks stay, until all of it is shown. */
-    if (s->pool.map && replay_lanes(&s->pool.journal, REPLAY_RETIRE, &s->files, s->path) < 0)
+    if (s->pool.map && replay_journal(s, REPLAY_RETIRE) < 0)
         return -1;
     in_memory(s, dead_reload);
     in_memory(s, dead_show);

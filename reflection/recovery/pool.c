@@ -108,24 +108,31 @@ static int fill(struct pool *pool, const struct folder *f, const struct persist 
     return named == 1 ? folder_sync(f) : -1;
 }
 
+static void begin(struct pool *pool, const struct folder *f, uint64_t number)
+{
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    pool->number = number;
+    pool_name(pool->name, number);
+    snprintf(pool->path, sizeof(pool->path), "%s/%s", f->path, pool->name);
+}
+
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
                 const struct trust *like)
 {
     char unfinished[POOL_NAME_BYTES + sizeof(POOL_UNFINISHED)];
-    memset(pool, 0, sizeof(*pool));
-    pool->lock = -1;
-    pool->bytes = pool_bytes(words);
-    if (identity_random(&pool->number, sizeof(pool->number)) < 0)
+    uint64_t random;
+    if (identity_random(&random, sizeof(random)) < 0)
         return -1;
-    pool->number = (pool->number >> 17) + 1; /* not 0, and within what a journal word holds */
-    pool_name(pool->name, pool->number);
+    begin(pool, f, (random >> 17) + 1); /* not 0, and within what a journal word holds */
+    pool->bytes = pool_bytes(words);
     snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
     if (make_file(pool, f, unfinished) == 0 && fill(pool, f, p, words, like, unfinished) == 0)
         return 0;
     report_errno(errno,
-                 "cannot make the journal %s/%s: a large commit, or one of several files, needs a "
+                 "cannot make the journal %s: a large commit, or one of several files, needs a "
                  "journal, which takes %" PRIu64 " bytes in that folder",
-                 f->path, pool->name, pool->bytes);
+                 pool->path, pool->bytes);
     KEEP_ERRNO();
     (void)fsops->unlinkat(f->fd, unfinished, 0);
     (void)pool_close(pool, f, false);
@@ -149,7 +156,7 @@ int pool_find(struct journal *j, char *bytes, uint64_t length, uint64_t number, 
 }
 
 /* Maps the first n bytes. */
-static int map_found(struct pool *pool, const struct stat *st, uint64_t n, const char *full)
+static int map_found(struct pool *pool, const struct stat *st, uint64_t n)
 {
     if (pool->map)
         munmap(pool->map, pool->bytes);
@@ -157,25 +164,26 @@ static int map_found(struct pool *pool, const struct stat *st, uint64_t n, const
     /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
     if ((uint64_t)st->st_blocks * 512 < n &&
         fsops->fallocate(pool->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
-        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", full, n);
+        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", pool->path,
+                            n);
     pool->map = folder_map(pool->lock, O_RDWR, PERSIST_PMEM, n, 0);
-    return pool->map ? 0 : report_errno(errno, "cannot map the journal %s", full);
+    return pool->map ? 0 : report_errno(errno, "cannot map the journal %s", pool->path);
 }
 
 /* Not by libpmemobj (I5): see the head of pool.h. */
-static int open_locked(struct pool *pool, const char *full)
+static int open_locked(struct pool *pool)
 {
     struct stat st;
     if (fstat(pool->lock, &st) < 0)
-        return report_errno(errno, "cannot stat the journal %s", full);
+        return report_errno(errno, "cannot stat the journal %s", pool->path);
     if (st.st_size < 4096)
-        return report_error(EUCLEAN, "the journal %s is damaged: it is too short", full);
+        return report_error(EUCLEAN, "the journal %s is damaged: it is too short", pool->path);
     const uint64_t length = (uint64_t)st.st_size;
     uint64_t n = length < POOL_LEAST_BYTES ? length : POOL_LEAST_BYTES;
     for (uint64_t mapped = 0; mapped < n; n = pool_end(pool)) {
         mapped = n;
-        if (map_found(pool, &st, n, full) < 0 ||
-            pool_find(&pool->journal, pool->map, length, pool->number, full) < 0)
+        if (map_found(pool, &st, n) < 0 ||
+            pool_find(&pool->journal, pool->map, length, pool->number, pool->path) < 0)
             return -1;
     }
     return 0;
@@ -183,15 +191,11 @@ static int open_locked(struct pool *pool, const char *full)
 
 int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file)
 {
-    char full[PATH_MAX + POOL_NAME_BYTES];
-    memset(pool, 0, sizeof(*pool));
-    pool->number = number;
-    pool_name(pool->name, number);
-    snprintf(full, sizeof(full), "%s/%s", f->path, pool->name);
+    begin(pool, f, number);
     pool->lock = folder_lock_file(f, pool->name, 1, file, "the journal");
     if (pool->lock < 0)
         return -1;
-    const int r = open_locked(pool, full);
+    const int r = open_locked(pool);
     if (r < 0)
         (void)pool_close(pool, f, false);
     return r;

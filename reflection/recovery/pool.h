@@ -46,6 +46,7 @@ struct pool {
     uint64_t number;
     int lock;
     char name[POOL_NAME_BYTES];
+    char path[PATH_MAX + POOL_NAME_BYTES]; /* for sentences */
 };
 
 /* The offset in the file at which the journal ends. */
