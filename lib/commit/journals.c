@@ -3,7 +3,6 @@
 
 #include "lib/file/mutex.h"
 #include "reflection/media/domain.h"
-#include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/recovery/pool.h"
@@ -409,14 +408,13 @@ void journals_close_all(void)
     if (pthread_mutex_trylock(&mutexes[MUTEX_JOURNALS]) != 0)
         return;
     exiting = true;
-    for (struct journals *j = all; j; j = j->next) {
-        bool named = j->named;
-        /* Other threads may still be in a commit: their journals are left for recovery. The pools stay
-         * mapped, since these threads go on until the process ends. */
-        for (struct file *f = j->users; f && !j->busy; f = f->next_user)
-            named |= name_journal(f, 0) < 0;
-        if (j->users && !j->busy && !named)
-            (void)fsops->unlinkat(j->users->pairing.folder.fd, j->pool.name, 0);
+    for (struct journals *j = all, *next; j; j = next) {
+        next = j->next;
+        /* Other threads may still be in a commit, and go on until the process ends: their journals are left for recovery. */
+        for (struct file *f = j->busy ? NULL : j->users, *other; f; f = other) {
+            other = f->next_user;
+            (void)leave_journal(f);
+        }
     }
     mutex_unlock(MUTEX_JOURNALS);
 }
