@@ -79,9 +79,8 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
         {"", "reflection/pairing/guard.c", "guarded"},
         {"", "lib/recovery/takeover.c", "peers, in a deploy|peers, two files|peers, in a word"},
-        {"", "lib/recovery/dead.c", "peers, two files|peers, in a word"},
-        {"drop fence", "lib/recovery/dead.c", "peers, in a word"},
-        {"delay fence", "lib/recovery/dead.c", "peers, in a word"},
+        {"drop fence", "lib/recovery/takeover.c", "peers, in a word"},
+        {"delay fence", "lib/recovery/takeover.c", "peers, in a word"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&

@@ -149,7 +149,7 @@ TEST_F(PeersOfAFile, DoNotFlushThePagesOfADeadTransaction)
         PersistFaults takeover;
         takeover.before = [&](const PersistCall &c) {
             flushes += std::string(c.op) == "flush_any" &&
-                       std::string(c.site).find("dead.c") != std::string::npos;
+                       std::string(c.site).find("takeover.c") != std::string::npos;
             return GO_ON;
         };
         EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;

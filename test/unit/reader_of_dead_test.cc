@@ -192,7 +192,7 @@ TEST_F(ReaderOfTheDead, ReadIsNotTornByAFailedTakeover)
                              PersistFaults faults;
                              faults.before = [](const PersistCall &c) {
                                  return std::string(c.op) == "flush_any" &&
-                                                std::string(c.site).find("dead.c") !=
+                                                std::string(c.site).find("takeover.c") !=
                                                     std::string::npos
                                             ? EIO
                                             : GO_ON;
