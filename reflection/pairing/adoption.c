@@ -181,7 +181,6 @@ int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish
     if (shrink_finish(pr) < 0)
         return -1;
     pr->settled = pr->record.state == MANIFEST_CLEAN;
-    pr->orphaned = pr->record.state == MANIFEST_IN_USE;
     return 0;
 }
 

@@ -64,10 +64,9 @@ struct pairing {
     char *manifest; /* the manifest's mapping, MANIFEST_BYTES */
     bool borrowed;  /* the caller keeps the original open and closes it */
     bool has_attributes;
-    bool settled;  /* what is visible is durable: cleanly unmapped before, or just born */
-    bool orphaned; /* the last user died, so mtime was not set after its writes */
-    bool newborn;  /* made by this pairing_open(): it holds nothing until a process writes */
-    bool joined;   /* other processes have the file mapped, or had when this one opened it */
+    bool settled; /* what is visible is durable: cleanly unmapped before, or just born */
+    bool newborn; /* made by this pairing_open(): it holds nothing until a process writes */
+    bool joined;  /* other processes have the file mapped, or had when this one opened it */
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */
 };

@@ -257,9 +257,9 @@ int pairing_clean(struct pairing *pr, bool written)
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     /* The kernel stamps writes with a coarse clock: a write by another program within the same tick would not
-     * change mtime. A stamp of the fine clock cannot coincide by chance. A process that died did not stamp
-     * what it wrote. */
-    bool stamp = written || pr->orphaned;
+     * change mtime. A stamp of the fine clock cannot coincide by chance. A process that died, so that this one found what
+     * is visible not settled, did not stamp what it wrote. */
+    bool stamp = written || !(pr->settled || pr->joined);
     if (stamp) {
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
         clock_gettime(CLOCK_REALTIME, &times[1]);
