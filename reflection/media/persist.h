@@ -33,12 +33,32 @@
 #ifndef ATO_REFLECTION_MEDIA_PERSIST_H
 #define ATO_REFLECTION_MEDIA_PERSIST_H
 
-#include "reflection/media/persist_types.h"
+#include "reflection/media/copy.h"
 #include "reflection/media/seam.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The numbers are on the media (manifest) and in the public header: never renumber. */
+enum persist_domain {
+    PERSIST_AUTO = 0,
+    PERSIST_PMEM = 1,
+    PERSIST_EADR = 2,
+    PERSIST_MSYNC = 3,
+    PERSIST_PROCESS = 4,
+};
+
+struct persist {
+    enum persist_domain domain;
+    const struct copy_kernel *kernel;
+};
+
+/* A word and its new value. */
+struct persist_flip {
+    uint64_t *word;
+    uint64_t value;
+};
 
 void persist_init(struct persist *p, enum persist_domain domain);
 

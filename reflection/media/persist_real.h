@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The real stores, flushes and fences. Included by persist.h in builds without the seam, to be inlined, and
+ * The real stores, flushes and fences. Included by persist.h, after its types, in builds without the seam, to be inlined; and
  * by persist.c for the table that tests wrap.
  */
 #ifndef ATO_REFLECTION_MEDIA_PERSIST_REAL_H
 #define ATO_REFLECTION_MEDIA_PERSIST_REAL_H
-
-#include "reflection/media/persist_types.h"
 
 #include <libpmem.h>
 #include <stdbool.h>
