@@ -86,22 +86,6 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
 /* Runs of at least this many pages are worth a system call for their page tables. */
 enum { LONG_RUN = 16 };
 
-/* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
- * it fails, the stores fault. */
-static void expect_stores(const struct file *f, uint64_t page, uint64_t n)
-{
-    if (n >= LONG_RUN)
-        (void)madvise(file_o(f, page), n * PAGE_BYTES, MADV_POPULATE_WRITE);
-}
-
-/* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that
- * one munmap() at the end does not have to. */
-static void expect_nothing(const struct file *f, uint64_t chunk, uint64_t pages)
-{
-    (void)madvise(file_o(f, chunk * CHUNK_PAGES), pages * PAGE_BYTES, MADV_DONTNEED);
-    (void)madvise(f->r + layout_meta_page(chunk), (pages + 1) * PAGE_BYTES, MADV_DONTNEED);
-}
-
 /* Deploys n pages of one chunk. Skips the pages between runs of pages whose words have slices in R. In domain msync,
  * where a whole batch costs no more than one run, deploys all from the first run to the last. */
 static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
@@ -115,7 +99,10 @@ static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words,
         end = i + 1;
         while (end < n && words[end])
             end++;
-        expect_stores(m->file, first + i, end - i);
+        /* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
+         * it fails, the stores fault. */
+        if (end - i >= LONG_RUN)
+            (void)madvise(file_o(m->file, first + i), (end - i) * PAGE_BYTES, MADV_POPULATE_WRITE);
         if (!together && deploy_range(m, first + begin, first + end - 1) < 0)
             return -1;
         i = end;
@@ -148,7 +135,10 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
             (gives_back && give_back(f, first + i, step) < 0))
             return -1;
     }
-    expect_nothing(f, chunk, n);
+    /* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that one
+     * munmap() at the end does not have to. */
+    (void)madvise(file_o(f, first), n * PAGE_BYTES, MADV_DONTNEED);
+    (void)madvise(f->r + layout_meta_page(chunk), (n + 1) * PAGE_BYTES, MADV_DONTNEED);
     return 0;
 }
 
