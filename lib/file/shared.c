@@ -47,8 +47,9 @@ static uint64_t groups_behind(uint64_t capacity_pages)
     return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
 }
 
-static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups_at, int prot)
+static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
 {
+    const uint64_t groups_at = groups_behind(capacity_pages);
     s->capacity = capacity_pages;
     s->mapped = groups_at + capacity_pages / GROUP_PAGES * sizeof(struct page_group);
     s->base = mmap(NULL, s->mapped, prot, MAP_SHARED, s->fd, 0);
@@ -71,11 +72,8 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint64_t groups
     return 0;
 }
 
-enum { UNFINISHED = 2 };
-
-/* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before it wrote
- * anything; 0: no; UNFINISHED: the user died before the object was complete, or it is anything else; -1 with a
- * sentence. The name proves nothing: a process that may write to a file may put another file's id into its
+/* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before the object was
+ * complete; 0: no; -1 with a sentence. The name proves nothing: a process that may write to a file may put another file's id into its
  * manifest, to have that file's object removed. */
 static int is_left(int fd, const char *name, const struct manifest_record *record,
                    const struct trust *file)
@@ -87,13 +85,8 @@ static int is_left(int fd, const char *name, const struct manifest_record *recor
         return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !ownership_maker(file, &st))
         return 0;
-    static const struct shared_header zeros;
-    if (memcmp(&h, &zeros, sizeof(h)) == 0)
-        return 1;
-    if (h.magic != SHARED_MAGIC)
-        return UNFINISHED;
-    return h.inode == record->inode && h.device == record->device &&
-           memcmp(h.id, record->id, 16) == 0;
+    return h.magic == 0 || (h.magic == SHARED_MAGIC && h.inode == record->inode &&
+                            h.device == record->device && memcmp(h.id, record->id, 16) == 0);
 }
 
 /* Removes such an object. Returns 1; 0: it is not one, or cannot be removed; -1 with a sentence. In /dev/shm a user
@@ -109,7 +102,7 @@ static int remove_left(const char *name, const struct manifest_record *record,
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
     int left = is_left(fd, name, record, file);
     bool removed = left > 0 && fsops->shm_unlink(name) == 0;
-    if (left == 1 && !removed && fsops->ftruncate(fd, 0) == 0 && ownership_give(file, fd) == 0) {
+    if (left > 0 && !removed && fsops->ftruncate(fd, 0) == 0 && ownership_give(file, fd) == 0) {
         *again = fd;
         return 0;
     }
@@ -178,7 +171,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
         goto fail;
     }
     if (shared_allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
-        map_object(s, pages, groups_behind(pages), PROT_READ | PROT_WRITE) < 0)
+        map_object(s, pages, PROT_READ | PROT_WRITE) < 0)
         goto fail;
     struct shared_header *h = s->header;
     h->version = SHARED_VERSION;
@@ -246,7 +239,7 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
             path, s->name);
         shared_close(s, false);
         return SHARED_NOT_THERE;
-    } else if (map_object(s, h.capacity, h.groups_at, prot) == 0) {
+    } else if (map_object(s, h.capacity, prot) == 0) {
         return 0;
     }
     shared_close(s, false);
