@@ -42,25 +42,20 @@ struct dead {
     struct shared shared; /* .header NULL: no process has the file mapped */
     uint32_t holder;
     struct dead_page *pages;
-    uint64_t n, room;
+    uint64_t n;
     bool unsettled; /* some words must be made durable */
-    bool in_place;  /* a word of the original, too */
-    bool left;      /* some pages are */
+    bool in_place;  /* words of the original, too: left, if it is not open */
 };
 
 static int add(struct dead *d, struct page_state *s, uint64_t page)
 {
-    if (d->n == d->room) {
-        const uint64_t room = d->room ? 2 * d->room : 64;
-        struct dead_page *more = realloc(d->pages, room * sizeof(*more));
-        if (!more)
-            return report_error(
-                ENOMEM, "no memory to free the pages of %s that a dead process had reserved",
-                d->file->path);
-        d->pages = more;
-        d->room = room;
-    }
-    d->pages[d->n++] =
+    struct dead_page *more = realloc(d->pages, (d->n + 1) * sizeof(*more));
+    if (!more)
+        return report_error(ENOMEM,
+                            "no memory to free the pages of %s that a dead process had reserved",
+                            d->file->path);
+    d->pages = more;
+    more[d->n++] =
         (struct dead_page){.state = s, .page = page, .showed = s->version && !(s->version & 1)};
     return 0;
 }
@@ -161,9 +156,9 @@ static void take_marks_off(struct dead *d)
 
 /* ---- the size ---- */
 
-static int flush(const struct dead *d, const void *words, uint64_t n)
+static int flush(const struct dead *d, const void *word)
 {
-    if (persist_flush_any(&d->file->persist, words, n * sizeof(uint64_t)) == 0)
+    if (persist_flush_any(&d->file->persist, word, sizeof(uint64_t)) == 0)
         return 0;
     return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
 }
@@ -172,7 +167,7 @@ static int note_size(const struct dead *d, struct dead_page *p)
 {
     const char *manifest = d->file->manifest;
     struct manifest_sizes sizes;
-    if (flush(d, manifest + MANIFEST_SIZE_WORD, 1) < 0)
+    if (flush(d, manifest + MANIFEST_SIZE_WORD) < 0)
         return -1;
     if (!manifest_sizes(manifest, &sizes))
         return report_error(EUCLEAN, "the size in the manifest of %s is damaged", d->file->path);
@@ -196,16 +191,16 @@ static int note_bitmap(struct dead *d, struct dead_page *p)
     const char *word = there == chunk && at + 8 <= file->bytes ? file->map + at : NULL;
     const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
     const bool same = is == p->state->bitmap;
-    const bool in_place = p->showed && same; /* it was flipping, and does not flip */
+    /* It was flipping, and does not flip. */
+    const bool in_place = p->showed && same && file->persist.domain != PERSIST_PROCESS;
     p->value = is;
-    p->left = in_place && d->original < 0 && file->persist.domain != PERSIST_PROCESS;
+    p->left = in_place && d->original < 0;
     d->in_place |= in_place;
-    d->left |= p->left;
     if (!word || !p->state->version || same)
         return 0;
     /* In domain msync each call takes as long as one for all words. */
     d->unsettled = file->persist.domain == PERSIST_MSYNC;
-    return d->unsettled ? 0 : flush(d, word, 1);
+    return d->unsettled ? 0 : flush(d, word);
 }
 
 static int note_bitmaps(struct dead *d)
@@ -218,8 +213,7 @@ static int note_bitmaps(struct dead *d)
     if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
-    if (r == 0 && d->in_place && d->original >= 0 && p->persist.domain != PERSIST_PROCESS &&
-        fsops_fsync(d->original) < 0)
+    if (r == 0 && d->in_place && d->original >= 0 && fsops_fsync(d->original) < 0)
         r = report_errno(errno, "cannot make the file of %s durable", p->path);
     return r;
 }
@@ -283,7 +277,7 @@ static void release(struct dead *d)
 
 static void free_slot(struct dead *d)
 {
-    if (d->left || d->file->slot == MANIFEST_SLOTS)
+    if ((d->in_place && d->original < 0) || d->file->slot == MANIFEST_SLOTS)
         return;
     shared_forget_holder(&d->shared, d->holder);
     __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);

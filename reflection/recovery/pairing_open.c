@@ -66,21 +66,6 @@ static int take_slots(struct pairing *pr)
  * NOT_YET when the process that has the locks is done or dead; -1 error. */
 enum { DUE = 2, NOT_YET = 3 };
 
-/* Replays the lanes in the manifest, of all slots. */
-static int replay_all_slots(struct pairing *pr)
-{
-    struct participants n = {.own = pr};
-    const struct journal_file file = pairing_in_journals(pr);
-    const int slot = area_next(pr->lock, 0, pr->path);
-    if (slot < 0 || slot == MANIFEST_SLOTS)
-        return slot < 0 ? -1 : 0;
-    int r = participants_add(&n, &file);
-    if (r == 0 && (r = participants_acquire_locked(&n, &pr->record, pr->lock)) == 0)
-        r = replay_slots(&n, &n.files[0], 0, MANIFEST_SLOTS);
-    participants_end(&n);
-    return r;
-}
-
 /* Finishes what dead processes committed to the file, which no process has mapped. `bytes`: its manifest's, which may change. Returns 1; DUE
  * with *journal; -1. */
 static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)

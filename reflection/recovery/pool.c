@@ -180,7 +180,9 @@ static int open_locked(struct pool *pool)
         return report_error(EUCLEAN, "the journal %s is damaged: it is too short", pool->path);
     const uint64_t length = (uint64_t)st.st_size;
     uint64_t n = length < POOL_LEAST_BYTES ? length : POOL_LEAST_BYTES;
-    for (uint64_t mapped = 0; mapped < n; n = pool_end(pool)) {
+    /* First the header, then all up to the journal's end. */
+    for (uint64_t mapped = 0; mapped < n;
+         n = (uint64_t)(journal_end(&pool->journal) - (char *)pool->map)) {
         mapped = n;
         if (map_found(pool, &st, n) < 0 ||
             pool_find(&pool->journal, pool->map, length, pool->number, pool->path) < 0)

@@ -49,12 +49,6 @@ struct pool {
     char path[PATH_MAX + POOL_NAME_BYTES]; /* for sentences */
 };
 
-/* The offset in the file at which the journal ends. */
-static inline uint64_t pool_end(const struct pool *pool)
-{
-    return (uint64_t)(journal_end(&pool->journal) - (char *)pool->map);
-}
-
 /* Makes a new journal in `f`, with a large lane for `words` words, and locks it as its owner. It gets the
  * given owner, group and mode, as far as the caller may. Returns 0; -1 with a sentence: ENOSPC, EACCES,
  * ... */

@@ -1,9 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finishes what a dead process has committed: stores the words of its lanes in all files that they name. */
+/*
+ * Finishes what a dead process has committed: stores the words of its lanes in all files that they name.
+ *
+ * These are the file that is recovered, and those that committed lanes of the dead process's journal name. All lie in one
+ * reflection folder. They are locked, and mapped by their descriptors.
+ *
+ * Attach locks are taken in ascending order of ids. A file takes part only if a slot of its manifest names the journal,
+ * as a process that may write to the file has stored it there: other users' journals are not believed. The process in
+ * that slot is dead, or dying.
+ */
 #ifndef ATO_REFLECTION_RECOVERY_REPLAY_H
 #define ATO_REFLECTION_RECOVERY_REPLAY_H
 
-#include "reflection/recovery/participants.h"
+#include "reflection/pairing/pairing.h"
+
+struct participant {
+    struct journal_file file;
+    bool borrowed; /* the caller keeps `lock` */
+    unsigned slot; /* of the dead process */
+    char *area;    /* of that slot, if it was used and its lanes were replayed */
+    int lock;      /* the manifest, with its attach lock */
+    int reflection;
+    char *map; /* the reflection; NULL: it is empty */
+    uint64_t bytes;
+    char *manifest; /* its first MANIFEST_BYTES */
+    struct persist persist;
+    struct manifest_record record;
+    char path[PATH_MAX + 32]; /* of the reflection, for sentences */
+};
+
+struct participants {
+    const struct pairing *
+        own; /* of the file that is recovered; the others have the same folder, and writers like it */
+    uint64_t journal;          /* number of the dead process's journal; 0: none */
+    struct participant *files; /* sorted by id */
+    size_t nfiles;
+};
+
+/* Adds a file. Returns 0; -1 with ENOMEM. */
+int participants_add(struct participants *n, const struct journal_file *file);
+
+/* Locks and maps all added files. Those that do not take part are dropped, with a warning: their words are skipped. Returns 0;
+ * -1 with a sentence if one may take part and cannot be opened: then nothing may be retired. */
+int participants_acquire(struct participants *n);
+
+/* Returns NULL if the file does not take part. */
+struct participant *participants_find(const struct participants *n,
+                                      const struct journal_file *file);
+
+/* Closes all files, also after a failure. */
+void participants_end(struct participants *n);
 
 /* The steps of finishing the commits in a dead process's lanes, each for all of them:
  *   collect  makes durable what is visible of the lanes, and adds the files of those with a commit to the participants,
@@ -21,6 +67,9 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
 /* Does all three for the lanes in the manifest of one file, of the dead processes in slots [slot, end); keeps the area of
  * the last one mapped as p->area. */
 int replay_slots(struct participants *n, struct participant *p, unsigned slot, unsigned end);
+
+/* The same for all slots of a file that no process has mapped. The caller has its attach lock. */
+int replay_all_slots(const struct pairing *pr);
 
 /* Applies the words of a committed lane; `targets` has an entry for each of its files, NULL for one that is gone: its words are
  * skipped. Durable when it returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its
