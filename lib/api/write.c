@@ -21,15 +21,17 @@
 
 #include <string.h>
 
-/* An eager write within one aligned word whose slice is valid in O: the store of the word is the commit. Other programs see
- * it wholly or not at all, and a crash at any moment leaves nothing of it in the reflection. The page counts as flipping
- * meanwhile: a reader must not see what is not durable yet (I4). */
+/* An eager write within one aligned word: the store of the word is the commit. Other programs see it wholly or not at all, and a
+ * crash at any moment leaves nothing of it in the reflection. The page counts as flipping meanwhile: a reader must not see what
+ * is not durable yet (I4). Returns 1 if the slice is valid in the reflection, and nothing was written. */
 static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
                           const char *bytes)
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
     int r = 0;
+    if (at->state->bitmap & bitmap_touched(begin, n))
+        return 1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     store_begin(at->state);
@@ -56,12 +58,6 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     struct file *f = m->file;
     struct held_page *at = h->pages;
     uint64_t stored = 0;
-    const bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    if (eager && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL)) {
-        const unsigned begin = (unsigned)(offset % PAGE_BYTES);
-        if (!(at->state->bitmap & bitmap_touched(begin, (unsigned)n)))
-            return store_in_place(m, at, begin, (unsigned)n, from);
-    }
     if (store_make_space(f, offset, n) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
@@ -84,14 +80,15 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     file_note_written(f);
     /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
      * call reports), it stays committed. */
-    if (eager)
+    if ((flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER)
         (void)deploy_committed(m, h);
     return 0;
 }
 
-/* write_held() for plain memory and one page, the common case. */
-static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char *bytes,
-                      unsigned flags)
+/* write_held() for plain memory and one page, the common case; with `in_place`, store_in_place(). */
+static inline __attribute__((always_inline)) int write_page(struct mapping *m, uint64_t offset,
+                                                            unsigned n, const char *bytes,
+                                                            unsigned flags, bool in_place)
 {
     static const struct patience plain = {0}; /* waits as long as ATO_WAIT_MS says */
     struct file *f = m->file;
@@ -104,12 +101,14 @@ static int write_page(struct mapping *m, uint64_t offset, unsigned n, const char
     int r = reservation_take_within(f, s, offset + n, &plain);
     if (__builtin_expect(r < 0, 0))
         return -1;
+    struct held_page at = {.file = f, .state = s, .page = page};
     r = load_page(f, page, s);
-    uint8_t need = r == 0 ? store_needs(s, bitmap_touched(begin, n)) : 0;
+    uint8_t need = r == 0 && !in_place ? store_needs(s, bitmap_touched(begin, n)) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, need);
-    if (r == 0) {
-        struct held_page at = {.file = f, .state = s, .page = page};
+    if (r == 0 && in_place) {
+        r = store_in_place(m, &at, begin, n, bytes);
+    } else if (r == 0) {
         store_begin(s);
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
@@ -140,8 +139,11 @@ static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const c
 int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
                 unsigned flags)
 {
-    bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
-    if (offset % PAGE_BYTES + n <= PAGE_BYTES && !eager)
-        return write_page(m, offset, (unsigned)n, bytes, flags);
-    return write_several(m, offset, n, bytes, repeats, flags);
+    const bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    if (!eager && offset % PAGE_BYTES + n <= PAGE_BYTES)
+        return write_page(m, offset, (unsigned)n, bytes, flags, false);
+    int r = 1;
+    if (eager && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL))
+        r = write_page(m, offset, (unsigned)n, bytes, flags, true);
+    return r <= 0 ? r : write_several(m, offset, n, bytes, repeats, flags);
 }
