@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A connection: an open database file as SQLite has it. The first write or change of size with RESERVED or above begins to
- * stage a transaction (a checkpoint writes with less: it is not staged); transaction.h says how it ends.
+ * stage a transaction (a checkpoint writes with less: it is not staged); methods.c says how it ends.
  *
  * Nothing is staged, and the VFS below writes, where something else can undo or repeat the writes:
  *
@@ -36,8 +36,8 @@ struct connection {
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
-    char *super;             /* the name of the super-journal that it is a member of; NULL */
-    struct connection *next_member;
+    char *
+        super; /* the name of the super-journal that it is a member of; NULL. With database_lock() */
     bool prepared; /* the deletion of the super-journal commits what is staged */
     struct parameters wants;
     struct pending pending;

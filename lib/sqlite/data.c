@@ -5,7 +5,6 @@
 #include "database.h"
 #include "direct.h"
 #include "fault.h"
-#include "length.h"
 #include "mask.h"
 
 #include <errno.h>
@@ -130,7 +129,7 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
     /* The view grows with the file, unless another program made the file longer: connections that take no locks, and those of
      * other processes, go by it. After the file: a process that is killed in the growth of the view must not leave a file of
-     * which libato cuts off what other programs append to it later (length.h). */
+     * which libato cuts off what other programs append to it later (direct.h). */
     const sqlite3_int64 end = offset + n, size = length_of_view(c);
     if (end > size && size == database_length(c->db)) {
         int r = c->below->xTruncate(c->file, end);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -46,26 +47,33 @@ static bool has_journal(const struct connection *c, const char *journal)
     return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, "-journal") == 0;
 }
 
+void database_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void database_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+struct connection *database_next(const struct connection *c)
+{
+    struct connection *next = c ? c->next : NULL;
+    for (const struct database *db = c ? c->db->next : databases; db && !next; db = db->next)
+        next = db->connections;
+    return next;
+}
+
 struct connection *database_find(const char *journal, bool writes)
 {
-    struct connection *found = NULL;
-    pthread_mutex_lock(&lock);
-    for (const struct database *db = databases; db && !found; db = db->next)
-        for (struct connection *c = db->connections; c && !found; c = c->next)
-            if (has_journal(c, journal) && (!writes || connection_writes(c)))
-                found = c;
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-void database_before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void database_after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
+    struct connection *c = NULL;
+    database_lock();
+    do
+        c = database_next(c);
+    while (c && (!has_journal(c, journal) || (writes && !connection_writes(c))));
+    database_unlock();
+    return c;
 }
 
 void database_after_fork_in_child(void)
@@ -78,7 +86,7 @@ void database_after_fork_in_child(void)
     }
     databases = NULL;
     idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
-    pthread_mutex_unlock(&lock);
+    database_unlock();
 }
 
 /* Waits while the database is busy. */
@@ -154,6 +162,63 @@ static bool needs_view(const struct database *db)
     return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA || is_masked(db);
 }
 
+/* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
+#define DEFAULT_MAX_SIZE (64ull << 30)
+/* Without so much address space a quarter is tried, and so on, down to this, or to LEAST_GROWTH times the length. */
+#define LEAST_MAX_SIZE (16ull << 20)
+enum { LEAST_GROWTH = 4 };
+
+/* The length that an empty file is mapped with. */
+enum { LEAST_LENGTH = 4096 };
+
+/* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known
+ * there is an endless number of slices, and the rest is the default. */
+static struct ato_status status_of(void *view, bool all)
+{
+    const struct ato_status unknown = {.domain = ATO_DOMAIN_PROCESS,
+                                       .read_policy = ATO_READ_GATHER,
+                                       .slices_in_reflection = UINT64_MAX};
+    /* The short struct_size saves counting slices. */
+    struct ato_status st = {.struct_size = all ? sizeof(st)
+                                               : offsetof(struct ato_status, slices_in_reflection)};
+    return ato_stat(view, &st) < 0 ? unknown : st;
+}
+
+/* Maps all of a file of this length with these options, so that it can grow. If that fails, `at` is NULL, and errno is set.
+ * `o->max_size` of 0: the default. */
+static struct view map_view(int fd, size_t length, struct ato_options *o)
+{
+    const size_t wanted = length * LEAST_GROWTH;
+    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
+    const bool may_shrink = !o->max_size;
+    struct view v = {.length = length ? length : LEAST_LENGTH};
+    /* No descriptor of the file may be closed (database.h). */
+    o->flags |= ATO_BORROW_FD;
+    /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
+    const char *policy =
+        secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
+    o->read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
+    if (!o->max_size)
+        o->max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
+    v.at = ato_mmap_opt(v.length, fd, 0, o);
+    /* EFBIG: other processes have mapped it with a smaller max_size. */
+    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && may_shrink)) &&
+           o->max_size / 4 > least) {
+        o->max_size /= 4;
+        v.at = ato_mmap_opt(v.length, fd, 0, o);
+    }
+    if (v.at == MAP_FAILED)
+        v.at = NULL;
+    v.max_size = o->max_size > v.length ? o->max_size : v.length;
+    return v;
+}
+
+/* Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
+static bool unmap_fast(const struct view *v)
+{
+    return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
+}
+
 /* Maps the file in long work. Sets errno if there is no view then. Later views are as the first one, but larger if another
  * process made the file larger. */
 static void map(const struct connection *c, bool masks)
@@ -172,14 +237,14 @@ static void map(const struct connection *c, bool masks)
     o.max_size = is_first || (sqlite3_int64)db->max_size >= length ? db->max_size : 0;
     o.reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir;
     mask_expect(db->fd, headers, masks, &o);
-    db->view = view_map(db->fd, (size_t)length, &o);
+    db->view = map_view(db->fd, (size_t)length, &o);
     if (!db->view.at)
         return;
     if (!is_first) {
         (void)ato_set_read_policy(db->view.at, db->policy);
         return;
     }
-    const struct ato_status status = view_status(db->view.at, false);
+    const struct ato_status status = status_of(db->view.at, false);
     db->domain = status.domain;
     db->policy = status.read_policy;
     db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
@@ -217,9 +282,9 @@ static int open_and_map(struct connection *c)
 
 int database_open(struct connection *c)
 {
-    pthread_mutex_lock(&lock);
+    database_lock();
     const int r = open_and_map(c);
-    pthread_mutex_unlock(&lock);
+    database_unlock();
     return r;
 }
 
@@ -251,16 +316,16 @@ static void renew(const struct connection *self, bool prefer_file)
 {
     struct database *db = self->db;
     /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
-    if (prefer_file && (is_masked(db) || view_status(db->view.at, true).slices_in_reflection))
+    if (prefer_file && (is_masked(db) || status_of(db->view.at, true).slices_in_reflection))
         return;
-    if (!view_unmap_fast(&db->view))
+    if (!unmap_fast(&db->view))
         return;
     map(self, false);
     if (!db->view.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", self->name);
     /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
     else if (prefer_file && (sqlite3_int64)ato_size(db->view.at) != database_length(db) &&
-             view_unmap_fast(&db->view))
+             unmap_fast(&db->view))
         db->view.at = NULL;
 }
 
@@ -269,7 +334,7 @@ void database_renew(struct connection *self, bool prefer_file)
     struct database *db = self->db;
     if (db->fd < 0) /* the parent's */
         return;
-    pthread_mutex_lock(&lock);
+    database_lock();
     wait_until_idle(db);
     if (db->view.at && keep_out(db, self, false)) {
         begin_long_work(db);
@@ -279,7 +344,7 @@ void database_renew(struct connection *self, bool prefer_file)
             c->pending.view = db->view.at;
         let_in(db, self, NULL);
     }
-    pthread_mutex_unlock(&lock);
+    database_unlock();
 }
 
 int database_map(struct connection *c, enum database_need need)
@@ -288,7 +353,7 @@ int database_map(struct connection *c, enum database_need need)
     bool needed = true;
     if (c->pending.view)
         return 0;
-    pthread_mutex_lock(&lock);
+    database_lock();
     wait_until_idle(db);
     if (!db->view.at && (needed = need != IF_PAIRED || needs_view(db))) {
         begin_long_work(db);
@@ -296,20 +361,40 @@ int database_map(struct connection *c, enum database_need need)
         end_long_work(db);
     }
     c->pending.view = db->view.at;
-    pthread_mutex_unlock(&lock); /* leaves errno */
+    database_unlock(); /* leaves errno */
     return c->pending.view || !needed ? 0 : -1;
 }
 
+/* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it fast. is_locked: this process has
+ * SQLite's PENDING lock. A failure is logged. */
 static void unmap(const struct database *db, bool is_locked, const char *name)
 {
-    if (!db->view.at)
+    const struct view *v = &db->view;
+    const bool makes_plain = db->writable && !db->unmap_fast;
+    unsigned char plain[MASK_GUARDED] = {0};
+    if (!v->at)
         return;
-    if (!db->writable && !db->unmap_fast && view_status(db->view.at, true).reflection_bytes)
+    if (!db->writable && !db->unmap_fast && status_of(v->at, true).reflection_bytes)
         (void)fault(SQLITE_WARNING,
                     "%s was closed by a process that may not write to it: it is not an ordinary "
                     "file until a process that may write opens and closes it through ato",
                     name);
-    view_unmap(&db->view, db->writable && !db->unmap_fast, db->fd, is_locked, name);
+    const int r = makes_plain ? mask_refresh(v->at, db->fd, is_locked, plain) : 0;
+    if (r < 0)
+        fault_ignored("cannot bring the guard up to date of", name);
+    /* The guard is out of date, or another connection writes: the file must not be made plain. */
+    const struct ato_unmap_options o = {.struct_size = sizeof(o),
+                                        .mode = makes_plain && r == 0 ? ATO_UNMAP_SPATIAL
+                                                                      : ATO_UNMAP_FAST,
+                                        .guard_plain = *plain ? plain : NULL};
+    if (ato_munmap_opt(v->at, v->length, &o) < 0) {
+        fault_ignored("cannot make plain", name);
+        /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
+         * mapping is gone, and the next process to map the file completes what is left. */
+        (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+    }
+    if (makes_plain && !is_locked)
+        mask_unlock(db->fd);
 }
 
 void database_close(struct connection *c)
@@ -317,7 +402,7 @@ void database_close(struct connection *c)
     struct database *db = c->db;
     if (db->fd < 0) /* the parent's */
         return;
-    pthread_mutex_lock(&lock);
+    database_lock();
     wait_until_idle(db);
     struct connection **at = &db->connections;
     while (*at != c)
@@ -330,7 +415,7 @@ void database_close(struct connection *c)
         end_long_work(db);
     }
     forget_unused(db);
-    pthread_mutex_unlock(&lock);
+    database_unlock();
 }
 
 /* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
@@ -347,7 +432,7 @@ static void leave(struct database *db)
         db->unmap_fast |= c->wants.unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    if (view_status(db->view.at, true).slices_in_reflection <= MOST_AT_EXIT)
+    if (status_of(db->view.at, true).slices_in_reflection <= MOST_AT_EXIT)
         unmap(db, is_locked, db->connections->name);
     db->view.at = NULL;
     for (struct connection *c = db->connections; c; c = c->next)
@@ -365,5 +450,5 @@ void database_at_exit(void)
     for (struct database *db = databases; db; db = db->next)
         if (!db->busy && db->connections)
             leave(db);
-    pthread_mutex_unlock(&lock);
+    database_unlock();
 }

@@ -14,13 +14,19 @@
 
 #include "api.h"
 #include "mask.h"
-#include "view.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 struct connection;
+
+/* A mapping. */
+struct view {
+    void *at;        /* NULL: none */
+    size_t length;   /* for ato_munmap() */
+    size_t max_size; /* bytes that the file may grow to */
+};
 
 struct database {
     struct database *next;
@@ -75,9 +81,12 @@ struct connection *database_find(const char *journal, bool writes);
  * seconds and no other thread is in a call on it. */
 void database_at_exit(void);
 
-/* To be called around fork(), so that no thread is in this module. The child forgets its parent's connections. */
-void database_before_fork(void);
-void database_after_fork(void);
+/* The lock of the list of all connections, which is also taken around fork(). The child forgets its parent's connections. */
+void database_lock(void);
+void database_unlock(void);
 void database_after_fork_in_child(void);
+
+/* Returns the connection that follows c (NULL: the first one) in the list of all; NULL if there is none. With database_lock(). */
+struct connection *database_next(const struct connection *c);
 
 #endif

@@ -4,9 +4,14 @@
  *
  * The VFS below does ('direct') while all of the database is in its file and the file has no mask (mask.h): before the first
  * write, in WAL mode, with a rollback journal on the disk, and outside transactions of a database that is read eagerly.
+ *
+ * How long is the database? While the file is masked it is as long as the view. Before, other programs may have made the file
+ * longer or shorter than the view.
  */
 #ifndef ATO_SQLITE_DIRECT_H
 #define ATO_SQLITE_DIRECT_H
+
+#include "api.h"
 
 #include <stdbool.h>
 
@@ -27,5 +32,29 @@ void direct_leave(struct connection *c);
 /* Returns whether the VFS below may map the file (xFetch). It may if nothing but that VFS makes the file shorter: it does
  * not learn of another truncation, and a load behind the end of a file raises SIGBUS. */
 bool direct_maps_below(const struct connection *c);
+
+/* ---- length ---- */
+
+/* Returns the length that libato has; -1 if there is no view. */
+sqlite3_int64 length_of_view(const struct connection *c);
+
+/* Returns the same without what other programs have cut off: a load behind the end of the file raises SIGBUS. */
+sqlite3_int64 length_committed(const struct connection *c);
+
+/* Gives the length for SQLite, which includes what is staged. Returns SQLITE_OK, or an error that is logged. */
+int length_get(struct connection *c, sqlite3_int64 *size);
+
+/* Notes what other programs have cut off, unless the connection is direct: then it does not go by the view. Returns whether the file has another length than the view, and that was not dealt
+ * with before. */
+bool length_look(struct connection *c);
+
+/* The same, and maps a plain file anew, so that the view gets the length of the file. */
+void length_find(struct connection *c);
+
+/* Returns SQLITE_OK if view and file have the same length, else `code`, which is logged. */
+int length_require(struct connection *c, int code);
+
+/* Cuts a file whose database got shorter: libato cuts it only when it is unmapped. */
+void length_cut(struct connection *c);
 
 #endif

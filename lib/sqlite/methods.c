@@ -6,10 +6,8 @@
 #include "database.h"
 #include "direct.h"
 #include "fault.h"
-#include "length.h"
-#include "parameters.h"
-#include "pragma.h"
-#include "transaction.h"
+#include "journals.h"
+#include "mask.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +35,90 @@ static int leave(struct connection *c, int result)
         errno = c->error;
     pthread_mutex_unlock(&c->in_call);
     return result;
+}
+
+/* ---- the end of a transaction ---- */
+
+/*
+ * The end of a transaction. SQLite says what becomes of it by these calls:
+ *
+ *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
+ *             commit, and for what a VFS above holds back until then
+ *   prepare   FCNTL_SYNC with the name of a super-journal (journals.h)
+ *   abandon   the lock drops below RESERVED, or the database is closed
+ *
+ * Errors are logged.
+ */
+
+/* A new file has no header that could be masked before its first commit: its guard is set here, when the header is known. */
+static int guard_new_file(struct connection *c)
+{
+    char header[MASK_HEADER];
+    if (c->db->guarded || !c->pending.tx || !c->pending.writes)
+        return 0;
+    if (pending_read(&c->pending, header, sizeof(header), 0) < 0)
+        return -1;
+    return mask_set_plain(c->pending.view, header);
+}
+
+/* Commits what is staged, if anything is. Returns SQLITE_OK; `code`, or a code that says more: it is staged still. */
+static int commit(struct connection *c, int code)
+{
+    if (!c->pending.tx || (guard_new_file(c) == 0 && pending_commit(&c->pending) == 0))
+        return SQLITE_OK;
+    return fault_of_libato(code, "cannot commit to", c->name);
+}
+
+/* Drops what is staged. */
+static void abandon(struct connection *c)
+{
+    super_leave(c);
+    pending_abort(&c->pending);
+    c->refused = c->becomes_wal = false;
+}
+
+/* FCNTL_SYNC: commits, or prepares if `super` is not NULL.
+ * The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
+ * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned, and the error makes SQLite
+ * drop its cache. */
+static int sync_staged(struct connection *c, const char *super)
+{
+    if (!connection_journals_in_memory(c))
+        return SQLITE_OK;
+    c->checkpointed = false;
+    if (super) {
+        if (guard_new_file(c) < 0)
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
+        int r = super_prepare(c, super);
+        c->refused = r != SQLITE_OK;
+        return r;
+    }
+    if (c->refused) {
+        abandon(c);
+        return SQLITE_IOERR_FSYNC;
+    }
+    super_give_up(c->super);
+    return commit(c, SQLITE_IOERR_FSYNC);
+}
+
+/* FCNTL_COMMIT_PHASETWO. Only a VFS above that held its writes back has any now. If a new size cannot be committed, the
+ * file is truncated later. */
+static int end(struct connection *c)
+{
+    if (c->prepared)
+        return SQLITE_OK;
+    if (c->pending.tx && c->pending.writes) {
+        int r = commit(c, SQLITE_IOERR_FSYNC);
+        if (r != SQLITE_OK)
+            return r;
+    } else if (c->pending.tx && pending_commit(&c->pending) < 0) {
+        fault_ignored("cannot truncate", c->name);
+        pending_abort(&c->pending);
+    }
+    length_cut(c);
+    direct_leave(c);
+    c->becomes_wal = false;
+    return SQLITE_OK;
 }
 
 /* ---- locks ---- */
@@ -85,7 +167,7 @@ static int connection_unlock(sqlite3_file *file, int level)
     c->checkpointed = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
-        transaction_abandon(c);
+        abandon(c);
         direct_leave(c);
         /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
         if (c->direct)
@@ -100,6 +182,97 @@ static int connection_unlock(sqlite3_file *file, int level)
     return leave(c, c->below->xUnlock(c->file, level));
 }
 
+/*
+ * ---- PRAGMAs ----
+ *
+ *   ato_stat              the fields of struct ato_status, as JSON
+ *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
+ *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
+ */
+
+static const char *const policies[] = {
+    [ATO_READ_LAZY] = "lazy",
+    [ATO_READ_GATHER] = "gather",
+    [ATO_READ_ADAPTIVE] = "adaptive",
+    [ATO_READ_EAGER] = "eager",
+    NULL,
+};
+static const char *const domains[] = {
+    [ATO_DOMAIN_PMEM] = "pmem",
+    [ATO_DOMAIN_EADR] = "eadr",
+    [ATO_DOMAIN_MSYNC] = "msync",
+    [ATO_DOMAIN_PROCESS] = "process",
+};
+
+/* words[0] is the answer, or the sentence of the error. */
+static int answer(char **words, const char *text)
+{
+    words[0] = sqlite3_mprintf("%s", text);
+    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int refuse(const struct connection *c, char **words, const char *why)
+{
+    words[0] = words[2] ? sqlite3_mprintf("%s=%s of %s: %s", words[1], words[2], c->name, why)
+                        : sqlite3_mprintf("%s of %s: %s", words[1], c->name, why);
+    return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
+}
+
+static int pragma_stat(struct connection *c, char **words)
+{
+    struct ato_status st = {.struct_size = sizeof(st)};
+    if (ato_stat(c->pending.view, &st) < 0)
+        return refuse(c, words, ato_errormsg());
+    words[0] = sqlite3_mprintf(
+        "{\"domain\":\"%s\",\"read_policy\":\"%s\",\"size\":%llu,\"slices_in_reflection\":%llu,"
+        "\"reflection_bytes\":%llu,\"writes\":%llu,\"bytes_written\":%llu,\"reads\":%llu,"
+        "\"bytes_read\":%llu,\"bytes_to_media\":%llu,\"flips\":%llu,\"commits_single\":%llu,"
+        "\"commits_rtm\":%llu,\"commits_journal\":%llu,\"rtm_aborts\":%llu,"
+        "\"deployed_slices\":%llu,\"read_retries\":%llu}",
+        domains[st.domain], policies[st.read_policy], st.size, st.slices_in_reflection,
+        st.reflection_bytes, st.writes, st.bytes_written, st.reads, st.bytes_read,
+        st.bytes_to_media, st.flips, st.commits_single, st.commits_rtm, st.commits_journal,
+        st.rtm_aborts, st.deployed_slices, st.read_retries);
+    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int pragma_read_policy(struct connection *c, char **words)
+{
+    if (words[2]) {
+        int policy = parameters_find(words[2], policies);
+        if (policy < 0)
+            return refuse(c, words, "it must be lazy, gather, adaptive or eager");
+        if (ato_set_read_policy(c->pending.view, policy) < 0)
+            return refuse(c, words, ato_errormsg());
+        c->db->policy = policy;
+    }
+    return answer(words, policies[c->db->policy]);
+}
+
+static int pragma_unmap(struct connection *c, char **words)
+{
+    if (words[2]) {
+        int mode = parameters_find(words[2], parameters_unmap);
+        if (mode < 0)
+            return refuse(c, words, "it must be plain or fast");
+        c->wants.unmap_fast = mode;
+    }
+    return answer(words, parameters_unmap[c->wants.unmap_fast]);
+}
+
+/* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
+static int pragma(struct connection *c, char **words)
+{
+    const bool shows = sqlite3_stricmp(words[1], "ato_stat") == 0;
+    if (sqlite3_stricmp(words[1], "ato_unmap") == 0)
+        return pragma_unmap(c, words);
+    if (!shows && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
+        return SQLITE_NOTFOUND;
+    if (database_map(c, ALWAYS) < 0)
+        return refuse(c, words, ato_errormsg());
+    return shows ? pragma_stat(c, words) : pragma_read_policy(c, words);
+}
+
 /* ---- what SQLite has to say, and to ask ---- */
 
 static int control(struct connection *c, int what, void *arg)
@@ -107,9 +280,9 @@ static int control(struct connection *c, int what, void *arg)
     int r;
     switch (what) {
     case SQLITE_FCNTL_SYNC:
-        return transaction_sync(c, arg);
+        return sync_staged(c, arg);
     case SQLITE_FCNTL_COMMIT_PHASETWO:
-        return transaction_end(c);
+        return end(c);
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
@@ -145,7 +318,7 @@ static int connection_characteristics(sqlite3_file *file)
 static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
-    transaction_abandon(c);
+    abandon(c);
     length_find(c);
     const int r = leave(c, c->below->xClose(c->file));
     database_close(c);
@@ -181,7 +354,7 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    int r = c->prepared ? SQLITE_OK : transaction_commit(c, SQLITE_IOERR_FSYNC);
+    int r = c->prepared ? SQLITE_OK : commit(c, SQLITE_IOERR_FSYNC);
     if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
         r = c->below->xSync(c->file, flags);
     return leave(c, r);

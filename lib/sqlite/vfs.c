@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals
- * (rollback_journal.c) and super-journals (super_journal.c) are in memory. All else (WALs, temporary files, paths, time, random
+ * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals and
+ * super-journals are in memory (journals.c). All else (WALs, temporary files, paths, time, random
  * numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
@@ -9,10 +9,9 @@
 #include "ato.h"
 #include "database.h"
 #include "fault.h"
+#include "journals.h"
 #include "memory_file.h"
 #include "methods.h"
-#include "rollback_journal.h"
-#include "super_journal.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -85,9 +84,7 @@ static int begin(void)
     if (!nothing)
         return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
     (void)ato_tx_abort(nothing);
-    if (pthread_atfork(super_before_fork, super_after_fork, super_after_fork) != 0 ||
-        pthread_atfork(database_before_fork, database_after_fork, database_after_fork_in_child) !=
-            0)
+    if (pthread_atfork(database_lock, database_unlock, database_after_fork_in_child) != 0)
         return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
     below = unix_vfs;
     ato = *below;

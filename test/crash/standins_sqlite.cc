@@ -4,9 +4,9 @@
 #include "standins.h"
 
 extern "C" {
+#include "lib/sqlite/journals.h"
 #include "lib/sqlite/mask.h"
 #include "lib/sqlite/pending.h"
-#include "lib/sqlite/super_journal.h"
 }
 
 using namespace crash;

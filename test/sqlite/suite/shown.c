@@ -17,9 +17,8 @@
 #include <string.h>
 
 #include "lib/sqlite/connection.h"
+#include "lib/sqlite/journals.h"
 #include "lib/sqlite/methods.h"
-#include "lib/sqlite/rollback_journal.h"
-#include "lib/sqlite/super_journal.h"
 
 #include "shown.h"
 

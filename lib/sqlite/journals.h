@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * A rollback journal: in memory, or on the disk.
+ *
+ * SQLite uses the one in memory for ROLLBACK and ROLLBACK TO, and it goes when the connection closes it. After a crash there is
+ * nothing to roll back: nothing of the transaction has reached the database. Other connections must not see it, so that
+ * xAccess() says it does not exist.
+ *
+ * A journal is on the disk with ?journal=file, or if another process left it there.
+ *
  * Super-journals: transactions over several databases.
  *
  * SQLite writes the names of all rollback journals of the transaction to the super-journal, prepares each database
@@ -15,14 +23,19 @@
  * A main database with its rollback journal on the disk has its super-journal there, where recovery looks for it. A database
  * whose journal is in memory cannot be prepared then.
  */
-#ifndef ATO_SQLITE_SUPER_JOURNAL_H
-#define ATO_SQLITE_SUPER_JOURNAL_H
+#ifndef ATO_SQLITE_JOURNALS_H
+#define ATO_SQLITE_JOURNALS_H
 
 #include "api.h"
 
 #include <stdbool.h>
 
 struct connection;
+
+/* xOpen and xDelete of a journal. */
+int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
+                          int *out_flags);
+int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync);
 
 /* xOpen of a super-journal. */
 int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags);
@@ -42,9 +55,5 @@ void super_give_up(const char *name);
 
 /* The same if c is a member, and it is none any more: its part is rolled back. */
 void super_leave(struct connection *c);
-
-/* To be called around fork(), so that no thread is in this module. */
-void super_before_fork(void);
-void super_after_fork(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "super_journal.h"
+#include "journals.h"
 
 #include "connection.h"
 #include "database.h"
@@ -7,43 +7,97 @@
 #include "memory_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static struct connection *members; /* of all super-journals, by next_member */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* ---- rollback journals ---- */
+
+/* SQLite plays a journal back (it is hot) unless its first byte is 0. */
+static bool is_cold(const char *name)
+{
+    char first = 1;
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool is_read = fd >= 0 && pread(fd, &first, 1, 0) >= 0;
+    if (fd >= 0)
+        (void)close(fd);
+    return is_read && first == 0;
+}
+
+/* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
+ * transaction is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a
+ * journal; a journal in memory would leave it there, to be played back over later commits. While this connection has RESERVED
+ * no other one writes a journal. */
+static int delete_left(sqlite3_vfs *below, const char *name)
+{
+    const int durably = 1;
+    int is_left = 1;
+    int r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
+    if (r == SQLITE_OK && is_left)
+        r = below->xDelete(below, name, durably);
+    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT || is_cold(name))
+        return SQLITE_OK;
+    return fault(SQLITE_CANTOPEN,
+                 "cannot delete %s, the journal of a dead process, which SQLite would play back "
+                 "over later commits: delete it",
+                 name);
+}
+
+int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
+                          int *out_flags)
+{
+    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
+    struct connection *c = flags & SQLITE_OPEN_READWRITE ? database_find(name, true) : NULL;
+    if (c) {
+        /* A journal that is opened without CREATE was left on the disk by another process. */
+        c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
+        c->plays_back = !c->journaled;
+    }
+    if (!c || c->plays_back)
+        return below->xOpen(below, name, file, flags, out_flags);
+    if (out_flags)
+        *out_flags = flags;
+    const int r = delete_left(below, name);
+    if (r == SQLITE_OK)
+        memory_file_open(file, name, NULL);
+    return r;
+}
+
+int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
+{
+    struct connection *c = database_find(name, true);
+    const bool in_memory = c && c->journaled;
+    if (c)
+        c->plays_back = c->journaled = false;
+    /* The transaction of a journal in memory is committed or rolled back by now. */
+    if (in_memory)
+        return SQLITE_OK;
+    return below->xDelete(below, name, sync);
+}
+
+/* ---- super-journals ---- */
 
 static const char ending[] = "-journal";
 
-void super_before_fork(void)
+/* Returns the member of this super-journal that follows c (NULL: the first one); NULL if there is none. With database_lock(). */
+static struct connection *member(const struct connection *c, const char *name)
 {
-    pthread_mutex_lock(&lock);
-}
-
-void super_after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* ---- members ---- */
-
-/* Returns the first member of this super-journal from c on; NULL if there is none. The caller holds the lock. */
-static struct connection *member(struct connection *c, const char *name)
-{
-    while (c && strcmp(c->super, name) != 0)
-        c = c->next_member;
-    return c;
+    struct connection *next = database_next(c);
+    while (next && (!next->super || strcmp(next->super, name) != 0))
+        next = database_next(next);
+    return next;
 }
 
 bool super_exists(const char *name)
 {
-    pthread_mutex_lock(&lock);
-    const bool exists = member(members, name);
-    pthread_mutex_unlock(&lock);
+    database_lock();
+    const bool exists = member(NULL, name);
+    database_unlock();
     return exists;
 }
 
@@ -51,41 +105,32 @@ void super_give_up(const char *name)
 {
     if (!name)
         return;
-    pthread_mutex_lock(&lock);
-    for (struct connection *c = member(members, name); c; c = member(c->next_member, name))
+    database_lock();
+    for (struct connection *c = member(NULL, name); c; c = member(c, name))
         c->prepared = false;
-    pthread_mutex_unlock(&lock);
+    database_unlock();
+}
+
+static void set_super(struct connection *c, char *name)
+{
+    database_lock();
+    free(c->super);
+    c->super = name;
+    database_unlock();
 }
 
 void super_leave(struct connection *c)
 {
-    struct connection **at = &members;
-    if (!c->super)
-        return;
     super_give_up(c->super);
-    pthread_mutex_lock(&lock);
-    while (*at != c)
-        at = &(*at)->next_member;
-    *at = c->next_member;
-    pthread_mutex_unlock(&lock);
-    free(c->super);
-    c->super = NULL;
+    set_super(c, NULL);
 }
 
 static int join(struct connection *c, const char *name)
 {
     super_leave(c);
-    c->super = strdup(name);
-    if (!c->super)
-        return SQLITE_IOERR_NOMEM;
-    pthread_mutex_lock(&lock);
-    c->next_member = members;
-    members = c;
-    pthread_mutex_unlock(&lock);
-    return SQLITE_OK;
+    set_super(c, strdup(name));
+    return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
 }
-
-/* ---- commit ---- */
 
 int super_prepare(struct connection *c, const char *name)
 {
@@ -128,18 +173,15 @@ int super_delete(const char *name, bool *mine)
     struct connection *all[PENDING_MOST];
     bool prepared = false;
     int n = 0;
-    pthread_mutex_lock(&lock);
-    for (struct connection *c = member(members, name); c && n < PENDING_MOST;
-         c = member(c->next_member, name)) {
+    database_lock();
+    for (struct connection *c = member(NULL, name); c && n < PENDING_MOST; c = member(c, name)) {
         prepared |= c->prepared;
         all[n++] = c;
     }
-    pthread_mutex_unlock(&lock);
+    database_unlock();
     *mine = n > 0;
     return prepared ? commit(all, n) : SQLITE_OK;
 }
-
-/* ---- as a file ---- */
 
 /* Returns whether a database is a file. That is no journal's that SQLite names of a database in memory (:memory:, mode=memory,
  * vfs=memdb), which no crash leaves. */
