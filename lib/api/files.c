@@ -1,21 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/files.h"
 
+#include "lib/commit/journals.h"
+#include "lib/commit/plain.h"
+#include "lib/file/attach.h"
+#include "lib/file/clock.h"
 #include "lib/file/mutex.h"
+#include "lib/file/space.h"
 #include "lib/file/views.h"
+#include "lib/read/guard.h"
+#include "lib/read/reader.h"
+#include "lib/recovery/peers.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+#include "reflection/pairing/removal.h"
+#include "reflection/recovery/pairing_open.h"
+#include "reflection/recovery/sweep.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- the list of files ---- */
 
 /* Guarded by MUTEX_FILES: one for the process, since mapping and unmapping are rare. No call that moves
  * data takes it. */
 static struct file *all;
 
-struct file *files_find(const struct identity *identity, bool reader)
+/* Returns the file with this inode, mapped for reading only or not; NULL if there is none. */
+static struct file *find(const struct identity *identity, bool reader)
 {
     struct file *f = all;
     while (f && (f->pairing.identity.inode != identity->inode ||
@@ -24,21 +44,7 @@ struct file *files_find(const struct identity *identity, bool reader)
     return f;
 }
 
-const struct file *files_with_id(const uint8_t id[16])
-{
-    const struct file *f = all;
-    while (f && (f->reader || memcmp(f->pairing.record.id, id, 16) != 0))
-        f = f->next;
-    return f;
-}
-
-void files_add(struct file *f)
-{
-    f->next = all;
-    all = f;
-}
-
-void files_remove(struct file *f)
+static void remove_file(struct file *f)
 {
     struct file **at = &all;
     while (*at != f)
@@ -46,7 +52,9 @@ void files_remove(struct file *f)
     *at = f->next;
 }
 
-void files_destroy(struct file *f, bool remove_shared)
+/* Frees a file that is not in the list (any more). Closing its descriptors drops its locks. Keeps errno. `remove_shared`: no
+ * other process uses the shared memory. */
+static void destroy(struct file *f, bool remove_shared)
 {
     KEEP_ERRNO();
     views_unmap(f);
@@ -82,7 +90,374 @@ void files_forget(void)
         f->o = f->r = f->shared.base = f->pairing.manifest = NULL;
         close(f->pairing.lock); /* again, unless locks_forget() did not know it */
         f->pairing.lock = -1;
-        files_destroy(f, false);
+        destroy(f, false);
     }
     all = NULL;
+}
+
+/* ---- opening ---- */
+
+/* Makes all words durable as they are visible (R4, for the whole file), if they may not be. Meta pages that are holes
+ * have none. Returns 0; -1 with errno. */
+static int flush_words(struct file *f)
+{
+    uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
+    if (f->settled)
+        return 0;
+    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    {
+        if (chunk == UINT64_MAX)
+            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
+        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
+         * small blocks, parts of that page may be holes after a backup was restored: allocate them
+         * first. */
+        if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
+            return -1;
+        if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
+            return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
+    }
+    persist_fence(&f->persist);
+    f->settled = true;
+    return 0;
+}
+
+/* For the first process that attaches: makes new shared memory, and removes that of dead processes.
+ * With the attach lock. Returns 0; -1 with errno. */
+static int attach_first(struct file *f, const struct ato_options *o)
+{
+    struct pairing *pr = &f->pairing;
+    uint64_t generation = pr->record.shm_generation;
+    f->settled = pr->settled;
+    /* A system call at the first touch of each page would cost far more. */
+    if (f->persist.domain == PERSIST_MSYNC && flush_words(f) < 0)
+        return -1;
+    if (!pr->record.guard.bytes &&
+        guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
+        return -1;
+    if (pr->newborn && pr->record.guard.bytes)
+        memcpy(pr->record.guarded, o->guard_masked ? o->guard_masked : o->guard_plain,
+               pr->record.guard.bytes);
+    pr->record.domain = f->persist.domain;
+    pr->record.device = pr->identity.device;
+    identity_boot(pr->record.boot_id);
+    /* The first record names the object that is made next, so that after a kill the next process removes that. */
+    if (pr->newborn && pairing_use(pr, generation + 1) < 0)
+        return -1;
+    if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
+                      &pr->identity.trust) < 0)
+        return -1;
+    f->shared.header->settled = f->settled;
+    if (attach_enter(f) < 0)
+        return -1;
+    return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
+}
+
+/* Implements pairing_wish.join. */
+static int attach_to_others(struct pairing *pr, void *arg)
+{
+    struct file *f = arg;
+    int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
+    if (r != 0)
+        return r < 0 ? -1 : PAIRING_NOT_YET;
+    f->settled = f->shared.header->settled;
+    if (attach_enter(f) == 0)
+        return 0;
+    shared_close(&f->shared, false);
+    return -1;
+}
+
+/* Returns 0; -1 with EFBIG if the shared memory of the other processes has no room for the states of all pages. */
+static int fit_others(const struct file *f)
+{
+    const uint64_t most = f->shared.capacity * PAGE_BYTES;
+    if (!f->pairing.joined || f->max_size <= most)
+        return 0;
+    return report_error(
+        EFBIG,
+        "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
+        "not fit. Use a smaller max_size, or map the file when they have unmapped it",
+        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
+}
+
+/* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
+ * other (a snapshot, a copied file system). Pages and locks are ordered by id, so two files must not share
+ * it. */
+static int check_not_mapped_twice(const struct file *f)
+{
+    for (const struct file *g = all; g; g = g->next)
+        if (!g->reader && memcmp(g->pairing.record.id, f->pairing.record.id, 16) == 0)
+            return report_error(
+                EBUSY,
+                "%s and %s, which this process has mapped, have the same id: one is an "
+                "image of the other. Unmap that file first",
+                f->pairing.path, g->pairing.path);
+    return 0;
+}
+
+/* Closes a file that this process has never written to, in any state, as if this process had died; and frees f. Keeps errno. */
+static void abandon(struct file *f)
+{
+    KEEP_ERRNO();
+    bool last = locks_wait(f->pairing.lock, 0, 1) == 0 && pairing_others(&f->pairing) == 0;
+    /* Nothing is in its reflection if no other process had it mapped. */
+    if (last && f->pairing.newborn && (!f->shared.header || f->shared.header->entered <= 1))
+        removal_of_failed_birth(&f->pairing);
+    attach_leave(f);
+    destroy(f, last);
+}
+
+/* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and f is freed. */
+static int make_writer(struct file *f, int fd, const struct identity *identity,
+                       const struct file_wish *wish)
+{
+    f->shared.fd = -1;
+    pthread_mutex_init(&f->medium, NULL);
+    pthread_mutex_init(&f->attach, NULL);
+    int domain = wish->options->domain;
+    if (domain == ATO_DOMAIN_AUTO)
+        domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
+    struct pairing_wish pw = {.folder = wish->options->reflection_dir,
+                              .domain = domain,
+                              .borrow = wish->options->flags & ATO_BORROW_FD,
+                              .prefer_file = wish->options->flags & ATO_PREFER_FILE,
+                              .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
+                              .join = attach_to_others,
+                              .recover = peers_recover_journal,
+                              .arg = f};
+    if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0) {
+        free(f);
+        return -1;
+    }
+    f->persist = f->pairing.persist;
+    file_set_limit(f, f->pairing.size, wish);
+    f->holes_fault = domain_is_memory(f->pairing.original) != 0;
+    f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
+    if (check_not_mapped_twice(f) == 0 && fit_others(f) == 0 && views_map(f) == 0 &&
+        (f->pairing.joined || attach_first(f, wish->options) == 0) && file_check(f) == 0 &&
+        pairing_unlock_attach(&f->pairing) == 0) {
+        if (f->pairing.joined)
+            (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
+        return 0;
+    }
+    abandon(f);
+    return -1;
+}
+
+static struct file *make(int fd, const struct identity *identity, const struct file_wish *wish)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return report_null(ENOMEM, "no memory to map a file");
+    if (wish->access == O_RDWR && make_writer(f, fd, identity, wish) < 0)
+        return NULL;
+    if (wish->access != O_RDWR && reader_open(f, fd, identity, wish) < 0) {
+        destroy(f, false);
+        return NULL;
+    }
+    f->next = all;
+    all = f;
+    return f;
+}
+
+static int fits(const struct file *f, const struct file_wish *wish)
+{
+    const struct ato_options *o = wish->options;
+    if (f->pairing.borrowed || (o->flags & ATO_BORROW_FD))
+        return report_error(EBUSY,
+                            "this process has %s mapped already, and with ATO_BORROW_FD a file can "
+                            "be mapped only once",
+                            f->pairing.path);
+    if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
+        return report_error(
+            EXDEV, "%s is mapped in domain %s; it cannot be mapped in domain %s at the same time",
+            f->pairing.path, domain_name(f->persist.domain), domain_name(o->domain));
+    if (o->max_size > f->limit || wish->end > f->max_size)
+        return report_error(
+            EFBIG,
+            "%s is mapped with a max_size of %llu bytes; a mapping up to byte %llu does not fit. "
+            "Unmap it, then map it with a larger max_size",
+            f->pairing.path, (unsigned long long)f->limit,
+            (unsigned long long)(o->max_size > wish->end ? o->max_size : wish->end));
+    return file_check(f);
+}
+
+struct file *files_open(int fd, const struct file_wish *wish)
+{
+    struct identity identity;
+    if (identity_of(fd, &identity) < 0)
+        return NULL;
+    /* Prefers a file that was opened for writing, even if this descriptor is read-only. */
+    struct file *f = find(&identity, false);
+    if (!f && wish->access != O_RDWR)
+        f = find(&identity, true);
+    if (!f)
+        f = make(fd, &identity, wish);
+    else if (fits(f, wish) < 0)
+        return NULL;
+    if (f)
+        f->mappings++;
+    return f;
+}
+
+void files_undo(struct file *f)
+{
+    if (--f->mappings)
+        return;
+    remove_file(f);
+    if (f->reader)
+        destroy(f, false);
+    else
+        abandon(f);
+}
+
+/* ---- leaving, with the last mapping ---- */
+
+/* Returns 0; -1 with ESTALE if another program truncated one of the files: then bytes of the original
+ * to deploy to, or bitmap words, may be missing. */
+static int check_length(const struct file *f)
+{
+    struct stat st;
+    uint64_t size = file_size(f);
+    if (fstat(f->pairing.reflection, &st) < 0)
+        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
+    if ((uint64_t)st.st_size < layout_reflection_bytes(size))
+        return report_error(ESTALE,
+                            "another program truncated the reflection of %s while the file was "
+                            "mapped: the file cannot be made plain",
+                            f->pairing.path);
+    if (fstat(f->pairing.original, &st) < 0)
+        return report_errno(errno, "cannot stat %s", f->pairing.path);
+    if ((uint64_t)st.st_size < size)
+        return report_error(ESTALE,
+                            "another program truncated %s while it was mapped, to %lld bytes of "
+                            "%llu: make it that long again, then unmap it",
+                            f->pairing.path, (long long)st.st_size, (unsigned long long)size);
+    return 0;
+}
+
+/* The state of files_leave() for the last mapping of this process. */
+struct leaving {
+    struct plain_job job;
+    bool plain;
+    /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
+    bool doubt;
+    uint64_t entered; /* shared_header.entered at the last make_ready() */
+};
+
+/* Does what has to be done before the last process detaches, or a part of it. With the attach lock. Returns 0: all is
+ * done; 1: call again, after other processes could take the lock; -1 with errno. */
+static int make_ready(struct file *f, struct leaving *l)
+{
+    if (l->doubt)
+        return 0;
+    /* persist-order R4 (reader: W5 in plain.c): words that were not touched since a process died become durable
+     * as they are visible. Also before the record of state `clean` is stored, which says so, and not together with
+     * it: if that record becomes visible and its writer dies, the process that finds it flushes no words. */
+    if (views_lengthen(f, f->pairing.size) < 0 || flush_words(f) < 0)
+        return -1;
+    if (!l->plain)
+        return 0;
+    /* Other processes may have written to chunks that were deployed. */
+    if (l->entered != f->shared.header->entered)
+        l->job.next = 0;
+    l->entered = f->shared.header->entered;
+    return check_length(f) < 0 ? -1 : plain_make(f, &l->job);
+}
+
+/* Takes the attach lock and checks whether this is the last process that has the file mapped. Returns 1 if
+ * so: the pages that dead processes held are freed, or l->doubt is set; 0 if not; -1 with errno and
+ * without the lock. */
+static int lock_and_look(struct file *f, struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    /* A process may die between the recovery and the lock: try again. */
+    for (int i = 0; i < 100; i++) {
+        struct report_kept why = {0};
+        if (peers_recover_all(f) < 0)
+            report_keep(&why);
+        if (attach_lock(f) < 0)
+            return -1;
+        int others = pairing_others(pr);
+        if (others > 0)
+            return 0;
+        if (others == 0 && (why.error || !peers_any_dead(f))) {
+            int r = pairing_refresh(pr);
+            if (r == 0)
+                r = pairing_refresh_size(pr);
+            if (r == 0 && why.error)
+                report_again(&why);
+            l->doubt = r < 0 || why.error || file_is_poisoned(f);
+            return 1;
+        }
+        (void)attach_unlock(f);
+        if (others < 0)
+            return -1;
+    }
+    return report_error(EBUSY,
+                        "other processes that have %s mapped died again and again while this one "
+                        "unmapped it: try again",
+                        pr->path);
+}
+
+/* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone even on
+ * failure: the media are consistent, and if the new state could not be written, the next map recovers the
+ * file. Returns 0; -1 with errno. */
+static int detach_last(struct file *f, const struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    const bool written = f->shared.header->written;
+    const bool doubt = l->doubt || file_is_poisoned(f);
+    views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
+    char shared[sizeof(f->shared.name)];
+    memcpy(shared, f->shared.name, sizeof(shared));
+    /* Removed as long as the manifest contains its name. */
+    bool removed = shared_close(&f->shared, true);
+    int r = 0;
+    if (l->plain && l->job.options->guard_plain) /* `deployed` has them */
+        memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
+    if (doubt && l->plain)
+        r = report_error(EIO,
+                         "%s is unmapped, but not plain: a commit is in doubt, which the next map "
+                         "of the file finishes or drops",
+                         pr->path);
+    else if (!doubt)
+        r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
+    /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
+    if (r == 0 && l->plain)
+        sweep_journals(&pr->folder);
+    KEEP_ERRNO();
+    if (!removed) /* try again: after this no manifest contains the name */
+        (void)fsops->shm_unlink(shared);
+    destroy(f, true);
+    return r;
+}
+
+int files_leave(struct file *f, const struct ato_unmap_options *options, bool *kept)
+{
+    struct leaving l = {.job.options = options,
+                        .plain = options->mode == ATO_UNMAP_SPATIAL || !f->pairing.has_attributes};
+    *kept = f->mappings == 1 && !f->reader;
+    if (!*kept) {
+        files_undo(f);
+        return 0;
+    }
+    int last = lock_and_look(f, &l);
+    for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
+        if (attach_unlock(f) < 0 || r < 0)
+            return -1;
+        clock_nap(5 * 1000 * 1000); /* long enough for a process in locks_wait() to get the lock */
+        last = lock_and_look(f, &l);
+    }
+    if (last < 0)
+        return -1;
+    pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
+    *kept = false;
+    remove_file(f);
+    journals_detach(f);
+    if (last)
+        return detach_last(f, &l);
+    shared_forget_holder(&f->shared, f->holder);
+    attach_leave(f);
+    destroy(f, false); /* closing its descriptor drops the locks */
+    return 0;
 }

@@ -2,8 +2,7 @@
 /*
  * ato_mmap(), ato_munmap() and ato_set_read_policy(): check arguments, make and remove views.
  */
-#include "lib/api/leave.h"
-#include "lib/api/open.h"
+#include "lib/api/files.h"
 #include "lib/api/options.h"
 #include "lib/api/process.h"
 #include "lib/file/calls.h"
@@ -89,14 +88,14 @@ static struct mapping *new_mapping(const struct file_wish *w)
 
 /* ---- mapping ---- */
 
-static void *map(int fd, const struct file_wish *w)
+static void *map_file(int fd, const struct file_wish *w)
 {
     struct mapping *m = process_set_up() == 0 ? new_mapping(w) : NULL;
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;
     mutex_lock(MUTEX_FILES);
-    m->file = open_file(fd, w);
+    m->file = files_open(fd, w);
     if (m->file) {
         /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
          * max_size, grows with the file. */
@@ -108,7 +107,7 @@ static void *map(int fd, const struct file_wish *w)
             base = m->base;
         } else {
             hide_counters(m);
-            open_undo(m->file);
+            files_undo(m->file);
         }
     }
     if (base == MAP_FAILED)
@@ -158,13 +157,13 @@ static int check_flags(int prot, int flags)
 
 /* ---- the calls ---- */
 
-void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+/* prot: PROT_NONE stands for what the descriptor allows. */
+static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
+                 const struct ato_options *opt)
 {
     struct ato_options o;
-    if (check_flags(prot, flags) < 0)
-        return MAP_FAILED;
-    int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, NULL) < 0)
+    const int access = access_of(fd);
+    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
         return MAP_FAILED;
     if ((prot & PROT_WRITE) && access != O_RDWR) {
         report_error(EACCES,
@@ -173,18 +172,19 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
                      fd);
         return MAP_FAILED;
     }
-    struct file_wish w = {&o, access, (uint64_t)offset + length, length, addr, prot & PROT_WRITE};
-    return map(fd, &w);
+    const bool writable = prot ? prot & PROT_WRITE : access == O_RDWR;
+    return map_file(
+        fd, &(struct file_wish){&o, access, (uint64_t)offset + length, length, hint, writable});
+}
+
+void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+    return check_flags(prot, flags) < 0 ? MAP_FAILED : map(addr, length, prot, fd, offset, NULL);
 }
 
 void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
 {
-    struct ato_options o;
-    int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
-        return MAP_FAILED;
-    struct file_wish w = {&o, access, (uint64_t)offset + length, length, NULL, access == O_RDWR};
-    return map(fd, &w);
+    return map(NULL, length, PROT_NONE, fd, offset, opt);
 }
 
 int ato_set_read_policy(void *addr, int policy)
@@ -238,9 +238,9 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
     } else {
         bool kept;
         CALLS_NONE(m);
-        if (m->file->mappings > 1) /* else leave_file() gives the block back */
+        if (m->file->mappings > 1) /* else files_leave() gives the block back */
             hide_counters(m);
-        r = leave_file(m->file, &o, &kept);
+        r = files_leave(m->file, &o, &kept);
         if (!kept) {
             KEEP_ERRNO();
             table_put(m->base, m->reserved, NULL);

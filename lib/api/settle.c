@@ -100,8 +100,13 @@ static int watch(struct file *f)
     return r;
 }
 
-static int settle(struct file *f)
+int ato_settle(const void *addr)
 {
+    struct mapping *m = table_expect(addr);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    struct file *f = m->file;
     if (f->reader && watch(f) < 0)
         return -1;
     if (f->reader && !reader_state_watches(f))
@@ -111,13 +116,4 @@ static int settle(struct file *f)
         if (settle_slot(f, slot) < 0)
             return -1;
     return file_check(f);
-}
-
-int ato_settle(const void *addr)
-{
-    struct mapping *m = table_expect(addr);
-    if (!m)
-        return -1;
-    CALL_ON(call, m);
-    return settle(m->file);
 }

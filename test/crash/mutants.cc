@@ -63,7 +63,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     static const struct {
         const char *fault, *place, *cases;
     } made_for[] = {
-        {"", "lib/api/open.c", "two chunks, two dead|two dead"},
+        {"", "lib/api/files.c", "two chunks, two dead|two dead"},
         {"", "lib/file/page.c", "two dead|threads, one page"},
         {"drop flush", "reflection/format/journal.c", "dead in a commit"},
         {"drop fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},

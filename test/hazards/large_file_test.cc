@@ -376,7 +376,7 @@ TEST_P(SpaceGivenBack, WordsAreDurableBeforeSpaceIsGivenBack)
     seldom.fallocate = fallocate_seldom;
     PersistFaults faults;
     faults.before = [](const PersistCall &c) {
-        words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "open.c");
+        words_are_durable |= std::string(c.op) == "flush_any" && has(c.site, "api/files.c");
         return GO_ON;
     };
     fsops = &seldom;

@@ -160,7 +160,7 @@ TEST_F(PersistCountsTest, MsyncWordsOfAKilledFileAreSettledAtTheMap)
 {
     long words = 0;
     faults.before = [&](const PersistCall &c) {
-        bool file = std::string(c.site).find("open.c") != std::string::npos;
+        bool file = std::string(c.site).find("api/files.c") != std::string::npos;
         words += file && std::string(c.op) == "flush_any";
         return GO_ON;
     };
