@@ -51,7 +51,7 @@ struct connection {
     bool journaled;   /* a rollback journal is open in memory */
     bool plays_back;  /* a rollback journal is open that another process left on the disk */
     bool refused;     /* could not be prepared: what is staged must not be committed */
-    bool direct;      /* the VFS below reads and writes the file, which is complete (direct.h) */
+    bool direct;      /* the VFS below reads and writes the file, which is complete (data.h) */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool shorter;     /* the database got shorter than its file */
     int chunk;        /* FCNTL_CHUNK_SIZE; 0 */

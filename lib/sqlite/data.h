@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads and writes of a database: they go to the VFS below (direct.h) or to libato, where writes are staged (pending.h) and the
+ * Reads and writes of a database: they go to the VFS below, SQLite's own, or to libato, where writes are staged (pending.h) and the
  * header is masked (mask.h). All errors are logged.
+ *
+ * The VFS below does ('direct') while all of the database is in its file and the file has no mask (mask.h): before the first
+ * write, in WAL mode, with a rollback journal on the disk, and outside transactions of a database that is read eagerly.
+ *
+ * How long is the database? While the file is masked it is as long as the view. Before, other programs may have made the file
+ * longer or shorter than the view.
  */
 #ifndef ATO_SQLITE_DATA_H
 #define ATO_SQLITE_DATA_H
@@ -11,9 +17,6 @@
 #include <stdbool.h>
 
 struct connection;
-
-/* Returns whether writes are part of a transaction of libato. */
-bool data_stages(const struct connection *c);
 
 /* xRead, xWrite and xTruncate. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset);
@@ -29,5 +32,37 @@ int data_fetch_limit(struct connection *c, sqlite3_int64 *limit);
 
 /* FCNTL_SIZE_HINT: the database is going to have this size. */
 int data_expect(struct connection *c, sqlite3_int64 size);
+
+/* ---- which VFS ---- */
+
+/* To be called when a connection has got SHARED, or begins a transaction without locks. Completes the commits of dead
+ * processes and decides which VFS reads. Returns SQLITE_OK, SQLITE_BUSY, or an error that is logged. */
+int direct_settle(struct connection *c);
+
+/* Ends a transaction: makes the connection direct if the database is read eagerly or was switched to WAL mode. A failure is
+ * logged; the next checkpoint or transaction tries again. */
+void direct_leave(struct connection *c);
+
+/* Returns whether the VFS below may map the file (xFetch). It may if nothing but that VFS makes the file shorter: it does
+ * not learn of another truncation, and a load behind the end of a file raises SIGBUS. */
+bool direct_maps_below(const struct connection *c);
+
+/* ---- length ---- */
+
+/* Returns the length that libato has; -1 if there is no view. */
+sqlite3_int64 length_of_view(const struct connection *c);
+
+/* Gives the length for SQLite, which includes what is staged. Returns SQLITE_OK, or an error that is logged. */
+int length_get(struct connection *c, sqlite3_int64 *size);
+
+/* Notes what other programs have cut off, unless the connection is direct: then it does not go by the view. Returns whether the
+ * file has another length than the view, and that was not dealt with before. */
+bool length_look(struct connection *c);
+
+/* The same, and maps a plain file anew, so that the view gets the length of the file. */
+void length_find(struct connection *c);
+
+/* Returns SQLITE_OK if view and file have the same length, else `code`, which is logged. */
+int length_require(struct connection *c, int code);
 
 #endif

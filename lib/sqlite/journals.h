@@ -32,6 +32,19 @@
 
 struct connection;
 
+/* A journal in memory. Its content is allocated by malloc(), not by SQLite's allocator: a journal on a disk would not count against
+ * SQLite's heap limits either. The caller makes one call at a time. */
+struct memory_file {
+    sqlite3_file as_file; /* first */
+    char *at;
+    sqlite3_int64 size, room;
+    const char *name; /* SQLite's, which stays until the file is closed */
+    /* If set, called with the name before each write, which fails with its result. */
+    int (*before_write)(const char *name, const void *from, int n);
+};
+
+extern const sqlite3_io_methods memory_file_methods;
+
 /* xOpen and xDelete of a journal. */
 int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                           int *out_flags);
@@ -46,9 +59,6 @@ bool super_exists(const char *name);
 /* xDelete of any file: *mine says whether it is a super-journal in memory. Commits what its members have staged if they are
  * prepared. */
 int super_delete(const char *name, bool *mine);
-
-/* Prepares a database. SQLITE_IOERR_FSYNC if it cannot take part: it is no member of this super-journal. */
-int super_prepare(struct connection *c, const char *name);
 
 /* The transaction of the members of this super-journal (NULL: of none) is not going to be committed. */
 void super_give_up(const char *name);

@@ -89,26 +89,10 @@ static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
     return ato_memcpy(h, view, MASK_HEADER) ? 0 : -1;
 }
 
-static int read_guard(char *view, struct ato_status *st)
-{
-    *st = (struct ato_status){.struct_size = sizeof(*st)};
-    return ato_stat(view, st);
-}
-
 /* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */
 static int write_part(char *view, const unsigned char *h, size_t begin, size_t end)
 {
     return ato_memcpy_opt(view + begin, h + begin, end - begin, ATO_EAGER) ? 0 : -1;
-}
-
-static int write_fraction(char *view, const unsigned char *h)
-{
-    return write_part(view, h, VERSIONS, FRACTION + 1);
-}
-
-static int write_counter(char *view, const unsigned char *h)
-{
-    return write_part(view, h, COUNTER, COUNTER + 4);
 }
 
 static void count_on(unsigned char *at, unsigned long by)
@@ -149,9 +133,9 @@ static int put_on(char *view, const unsigned char *plain)
     memcpy(masked, plain, sizeof(masked));
     mask_cover(masked);
     if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
-        write_fraction(view, masked) < 0)
+        write_part(view, masked, VERSIONS, FRACTION + 1) < 0)
         return -1;
-    return write_counter(view, masked);
+    return write_part(view, masked, COUNTER, COUNTER + 4);
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -162,7 +146,7 @@ static int mask_counter(char *view, unsigned char *h)
     if (counter_is_masked(h))
         return 0;
     h[COUNTER] ^= 0x80;
-    if (write_counter(view, h) < 0)
+    if (write_part(view, h, COUNTER, COUNTER + 4) < 0)
         return -1;
     h[COUNTER] ^= 0x80;
     count_on(h + COUNTER, 1);
@@ -174,13 +158,13 @@ static int mask_counter(char *view, unsigned char *h)
 int mask_put_on(char *view, off_t length, bool *guarded)
 {
     unsigned char now[MASK_HEADER];
-    struct ato_status st = {.guard_bytes = *guarded};
+    struct ato_status st = {.struct_size = sizeof(st), .guard_bytes = *guarded};
     int r = read_header(view, length, now);
     if (r != 0 || !(mask_is_on(now) || mask_is_plain(now)))
         return r < 0 ? -1 : 0;
     if (!mask_is_on(now))
         r = put_on(view, now);
-    else if (!*guarded && read_guard(view, &st) < 0)
+    else if (!*guarded && ato_stat(view, &st) < 0)
         return -1;
     else
         r = !st.guard_bytes && mask_set_plain(view, now) < 0 ? -1 : mask_counter(view, now);
@@ -214,11 +198,11 @@ static bool is_reserved(int fd)
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
 {
     unsigned char h[MASK_HEADER];
-    struct ato_status st;
+    struct ato_status st = {.struct_size = sizeof(st)};
     struct stat file;
     if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && mask_is_plain(h))
         return 0;
-    if (read_guard(view, &st) < 0)
+    if (ato_stat(view, &st) < 0)
         return -1;
     if (st.guard_offset != AT || st.guard_bytes != BYTES)
         return 0; /* no guard, or one that this VFS did not set */
@@ -258,5 +242,7 @@ int mask_take_off(char *view, int fd)
     if (mask_counter(view, h) < 0)
         return -1;
     mask_uncover(h);
-    return write_counter(view, h) < 0 ? -1 : write_fraction(view, h);
+    return write_part(view, h, COUNTER, COUNTER + 4) < 0
+               ? -1
+               : write_part(view, h, VERSIONS, FRACTION + 1);
 }

@@ -4,7 +4,6 @@
 #include "connection.h"
 #include "data.h"
 #include "database.h"
-#include "direct.h"
 #include "fault.h"
 #include "journals.h"
 #include "mask.h"
@@ -37,10 +36,10 @@ static int leave(struct connection *c, int result)
     return result;
 }
 
-/* ---- the end of a transaction ---- */
-
 /*
- * The end of a transaction. SQLite says what becomes of it by these calls:
+ * ---- the end of a transaction ----
+ *
+ * SQLite says what becomes of it by these calls:
  *
  *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
  *             commit, and for what a VFS above holds back until then
@@ -61,12 +60,12 @@ static int guard_new_file(struct connection *c)
     return mask_set_plain(c->pending.view, header);
 }
 
-/* Commits what is staged, if anything is. Returns SQLITE_OK; `code`, or a code that says more: it is staged still. */
-static int commit(struct connection *c, int code)
+/* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: it is staged still. */
+static int commit(struct connection *c)
 {
     if (!c->pending.tx || (guard_new_file(c) == 0 && pending_commit(&c->pending) == 0))
         return SQLITE_OK;
-    return fault_of_libato(code, "cannot commit to", c->name);
+    return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
 }
 
 /* Drops what is staged. */
@@ -77,7 +76,8 @@ static void abandon(struct connection *c)
     c->refused = c->becomes_wal = false;
 }
 
-/* FCNTL_SYNC: commits, or prepares if `super` is not NULL.
+/* FCNTL_SYNC: commits, or prepares if `super` is not NULL; fails if the database is no member of that super-journal.
+ *
  * The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
  * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned, and the error makes SQLite
  * drop its cache. */
@@ -89,16 +89,22 @@ static int sync_staged(struct connection *c, const char *super)
     if (super) {
         if (guard_new_file(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
-        int r = super_prepare(c, super);
-        c->refused = r != SQLITE_OK;
-        return r;
+        c->prepared = c->super && strcmp(c->super, super) == 0;
+        c->refused = !c->prepared;
+        if (c->prepared)
+            return SQLITE_OK;
+        return fault(SQLITE_IOERR_FSYNC,
+                     "%s cannot be part of a transaction over several databases whose main "
+                     "database uses another VFS, or has its journal on the disk: open all with "
+                     "vfs=ato, or all with journal=file",
+                     c->name);
     }
     if (c->refused) {
         abandon(c);
         return SQLITE_IOERR_FSYNC;
     }
     super_give_up(c->super);
-    return commit(c, SQLITE_IOERR_FSYNC);
+    return commit(c);
 }
 
 /* FCNTL_COMMIT_PHASETWO. Only a VFS above that held its writes back has any now. If a new size cannot be committed, the
@@ -108,14 +114,17 @@ static int end(struct connection *c)
     if (c->prepared)
         return SQLITE_OK;
     if (c->pending.tx && c->pending.writes) {
-        int r = commit(c, SQLITE_IOERR_FSYNC);
+        int r = commit(c);
         if (r != SQLITE_OK)
             return r;
     } else if (c->pending.tx && pending_commit(&c->pending) < 0) {
         fault_ignored("cannot truncate", c->name);
         pending_abort(&c->pending);
     }
-    length_cut(c);
+    /* libato itself cuts a file only when it is unmapped. */
+    if (c->shorter && database_length(c->db) > length_of_view(c))
+        database_renew(c, false);
+    c->shorter = false;
     direct_leave(c);
     c->becomes_wal = false;
     return SQLITE_OK;
@@ -354,7 +363,7 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    int r = c->prepared ? SQLITE_OK : commit(c, SQLITE_IOERR_FSYNC);
+    int r = c->prepared ? SQLITE_OK : commit(c);
     if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
         r = c->below->xSync(c->file, flags);
     return leave(c, r);

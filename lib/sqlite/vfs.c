@@ -10,7 +10,6 @@
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
-#include "memory_file.h"
 #include "methods.h"
 
 #include <pthread.h>

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "lib/sqlite/memory_file.h"
+#include "lib/sqlite/journals.h"
 
 /* The C library's function of this name; needs dlfcn.h. */
 #define REAL(call) ((call##_call *)dlsym(RTLD_NEXT, #call))
