@@ -246,13 +246,6 @@ void super_leave(struct connection *c)
     set_super(c, NULL);
 }
 
-static int join(struct connection *c, const char *name)
-{
-    super_leave(c);
-    set_super(c, strdup(name));
-    return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
-}
-
 /* Commits what the members have staged, as one transaction. After a failure nothing is staged. The connections are this
  * thread's, but other threads may be about to map their databases anew (database_renew()). */
 static int commit(struct connection *const *all, int n)
@@ -312,8 +305,11 @@ static int before_write(const char *name, const void *from, int n)
         memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
         return SQLITE_OK;
     struct connection *c = database_find(journal, true);
-    if (c && connection_journals_in_memory(c))
-        return join(c, name);
+    if (c && connection_journals_in_memory(c)) {
+        super_leave(c);
+        set_super(c, strdup(name));
+        return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
+    }
     /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
     if (!c && (database_find(journal, false) || !has_file(journal)))
         return SQLITE_OK;
