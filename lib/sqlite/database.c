@@ -340,8 +340,10 @@ void database_renew(struct connection *self, bool prefer_file)
         begin_long_work(db);
         renew(self, prefer_file);
         end_long_work(db);
-        for (struct connection *c = db->connections; c; c = c->next)
+        for (struct connection *c = db->connections; c; c = c->next) {
             c->pending.view = db->view.at;
+            c->direct |= prefer_file && !db->view.at; /* it is plain */
+        }
         let_in(db, self, NULL);
     }
     database_unlock();

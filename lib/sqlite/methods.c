@@ -53,7 +53,7 @@ static int leave(struct connection *c, int result)
 static int guard_new_file(struct connection *c)
 {
     char header[MASK_HEADER];
-    if (c->db->guarded || !c->pending.tx || !c->pending.writes)
+    if (c->db->guarded || !c->pending.tx || !c->pending.writes || c->pending.size < MASK_HEADER)
         return 0;
     if (pending_read(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
@@ -163,8 +163,10 @@ static int connection_lock(sqlite3_file *file, int level)
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
     int r = c->below->xLock(c->file, level);
-    if (r == SQLITE_OK)
-        r = leave(enter(file), settle(c, level));
+    if (r == SQLITE_OK) {
+        (void)enter(file); /* first: arguments are evaluated in any order */
+        r = leave(c, settle(c, level));
+    }
     if (r == SQLITE_OK && level > c->lock)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
     return r;

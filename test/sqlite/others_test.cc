@@ -10,12 +10,14 @@
 #include "support/child.h"
 #include "support/temp.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace sql;
@@ -435,6 +437,35 @@ TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
 }
 
 /* Without the mask, stock SQLite reads a state that is neither old nor new. */
+/* The threads map the file anew again and again, while each other's calls begin. */
+TEST_F(SqliteOthers, MayMakeItLongerWhileThreadsRead)
+{
+    look();
+    std::atomic<bool> ends{false};
+    std::vector<std::string> wrong(4);
+    std::vector<std::thread> all;
+    for (std::string &w : wrong)
+        all.emplace_back([&] {
+            while (!ends && w.empty()) {
+                const Db db(path());
+                sqlite3_busy_timeout(db.handle, 60000);
+                for (int i = 0; i < 3 && w.empty(); i++)
+                    if (db.run("PRAGMA ato_stat") != SQLITE_OK ||
+                        db.number("SELECT count(*) FROM t") < 3)
+                        w = db.error();
+            }
+        });
+    for (int i = 10; i < 800; i += 10)
+        while (other.run(fill("t", i, i + 9)) == SQLITE_BUSY)
+            ;
+    ends = true;
+    for (std::thread &t : all)
+        t.join();
+    EXPECT_EQ(wrong, std::vector<std::string>(4));
+    const Db db(path());
+    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3 + 790);
+}
+
 TEST_F(SqliteOthers, WouldReadAMixtureWithoutAMask)
 {
     make();

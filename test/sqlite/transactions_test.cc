@@ -162,6 +162,19 @@ TEST_F(SqliteTransactions, AreRolledBackInExclusiveLockingMode)
     EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY);
 }
 
+TEST_F(SqliteTransactions, OfANewFileAreRolledBackAfterTheyWroteToIt)
+{
+    for (const char *locking : {"normal", "exclusive"}) {
+        Db db(path(locking));
+        MUST(db, std::string(SMALL_CACHE) + "PRAGMA locking_mode=" + locking);
+        MUST(db, "BEGIN; CREATE TABLE t(a, b); " + fill("t", 1, 300) + "; ROLLBACK");
+        EXPECT_TRUE(logged().empty()) << locking;
+        MUST(db, "CREATE TABLE t(a); INSERT INTO t VALUES(7)");
+        db.close();
+        EXPECT_EQ(stock_sum(path(locking)), "7");
+    }
+}
+
 TEST_F(SqliteTransactions, OpenAtTheCloseAreRolledBack)
 {
     make();
