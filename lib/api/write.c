@@ -28,13 +28,14 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
                           const char *bytes)
 {
     struct file *f = at->file;
-    uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value = *word;
+    uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value;
     int r = 0;
     if (at->state->bitmap & bitmap_touched(begin, n))
         return 1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     store_begin(at->state);
+    value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
     under_way_begin(f);
     page_turn_mark(at->state);
