@@ -239,14 +239,15 @@ struct sum {
     bool no_rtm, rtm_only;
 };
 
-static struct sum sum_up(struct commit *c)
+/* By a pointer: a copy of what was just stored field by field would wait for these stores. */
+static void sum_up(struct commit *c, struct sum *sum)
 {
-    struct sum sum = {0};
-    struct part *part = NULL, **end = &sum.first;
+    struct part *part = NULL, **end = &sum->first;
+    *sum = (struct sum){0};
     for (unsigned i = 0; i < c->nparts; i++) {
         c->parts[i].pages = c->parts[i].slices = 0;
-        sum.no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
-        sum.rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
+        sum->no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
+        sum->rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
     }
     for (uint64_t i = 0; i < c->set->n; i++) {
         struct held_page *at = &c->set->pages[i];
@@ -255,20 +256,19 @@ static struct sum sum_up(struct commit *c)
         part = part_of(c, at->file, part);
         part->pages++;
         part->slices += bitmap_count(at->pending);
-        sum.pages++;
-        sum.one = at;
+        sum->pages++;
+        sum->one = at;
     }
     for (unsigned i = 0; i < c->nparts; i++) {
         part = &c->parts[i];
-        sum.sizes += part->resizes;
+        sum->sizes += part->resizes;
         if (!part->pages && !part->resizes)
             continue;
-        part->index = sum.files++;
+        part->index = sum->files++;
         *end = part;
         end = &part->next;
     }
     *end = NULL;
-    return sum;
 }
 
 static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
@@ -403,7 +403,8 @@ static int commit(struct commit *c, const struct sum *sum)
 
 int commit_run(struct commit *c)
 {
-    const struct sum sum = sum_up(c);
+    struct sum sum;
+    sum_up(c, &sum);
     for (const struct part *part = sum.first; part; part = part->next)
         under_way_begin(part->mapping->file);
     const int r = sum.first ? commit(c, &sum) : 0;
@@ -416,7 +417,8 @@ int commit_each_page(struct mapping *m, struct page_set *h)
 {
     struct part part = {.mapping = m};
     struct commit c = {.set = h, .parts = &part, .nparts = 1};
-    struct sum sum = sum_up(&c);
+    struct sum sum;
+    sum_up(&c, &sum);
     if (sum.pages == 0)
         return 0;
     const struct persist *p = &m->file->persist;
