@@ -36,9 +36,11 @@ struct connection {
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
-    char *
-        super; /* the name of the super-journal that it is a member of; NULL. With database_lock() */
-    bool prepared; /* the deletion of the super-journal commits what is staged */
+    /* The name of the super-journal that it is a member of; NULL. Its own thread changes it, with database_lock(); other threads
+     * read it with that lock. */
+    char *super;
+    /* The deletion of the super-journal commits what is staged. All members are one thread's. */
+    bool prepared;
     struct parameters wants;
     struct pending pending;
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
@@ -46,8 +48,8 @@ struct connection {
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
-    bool
-        checkpointed; /* a checkpoint ended; since then no lock was given back and nothing was committed */
+    /* A checkpoint ended; since then no lock was given back and nothing was committed. */
+    bool checkpointed;
     bool journaled;   /* a rollback journal is open in memory */
     bool plays_back;  /* a rollback journal is open that another process left on the disk */
     bool refused;     /* could not be prepared: what is staged must not be committed */
@@ -58,10 +60,16 @@ struct connection {
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
     struct neighbours neighbours[64];
-    sqlite3_int64
-        looked_at; /* the last length of the file that differed from the view's and was dealt with */
+    /* The last length of the file that differed from the view's and was dealt with. */
+    sqlite3_int64 looked_at;
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */
 };
+
+/* Returns the connection of SQLite's handle. */
+static inline struct connection *connection_of(const sqlite3_file *file)
+{
+    return (struct connection *)file->pMethods;
+}
 
 /* Returns whether the connection has RESERVED or above. Any thread may ask. */
 static inline bool connection_writes(const struct connection *c)

@@ -142,17 +142,17 @@ static int unmask(struct connection *c)
 
 /* Looks whether libato knows what goes with the header: a guard with a mask, no slices without one. Sets *left to whether a file
  * without a mask has slices in its reflection: left by a process that was killed, or by a program that uses libato itself. */
-static int look_at_reflection(struct connection *c, const char *header, bool *left)
+static int look_at_reflection(struct connection *c, const char *header, bool is_masked, bool *left)
 {
     struct ato_status st = {.struct_size = sizeof(st)};
-    bool *known = mask_is_on(header) ? &c->db->guarded : &c->db->whole;
+    bool *known = is_masked ? &c->db->guarded : &c->db->whole;
     int r = SQLITE_OK;
     *left = false;
     if (*known)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
-    if (!mask_is_on(header))
+    if (!is_masked)
         *left = st.slices_in_reflection;
     else if (!st.guard_bytes)
         r = take_copy(c, header);
@@ -184,11 +184,11 @@ static int look_at_header(struct connection *c)
     const bool has_view = c->pending.view;
     bool left = false;
     int r = read_header(c, header);
+    const bool is_masked = mask_is_on(header);
     if (r == SQLITE_OK && has_view)
-        r = look_at_reflection(c, header, &left);
+        r = look_at_reflection(c, header, is_masked, &left);
     if (r != SQLITE_OK)
         return r;
-    const bool is_masked = mask_is_on(header);
     mask_uncover(header);
     const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
@@ -345,7 +345,7 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
     /* The view grows with the file, unless another program made the file longer: connections that take no locks, and those of
      * other processes, go by it. After the file: a process that is killed in the growth of the view must not leave a file of
-     * which libato cuts off what other programs append to it later (data.h). */
+     * which libato cuts off what other programs append to it later (mask_take_off()). */
     const sqlite3_int64 end = offset + n, size = length_of_view(c);
     if (end > size && size == database_length(c->db)) {
         int r = c->below->xTruncate(c->file, end);

@@ -250,6 +250,20 @@ static void map(const struct connection *c, bool masks)
     db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
 }
 
+/* As database_map(). The caller holds the lock, and the database is idle. */
+static int map_idle(struct connection *c, enum database_need need)
+{
+    struct database *db = c->db;
+    const bool needed = db->view.at || need != IF_PAIRED || needs_view(db);
+    if (!db->view.at && needed) {
+        begin_long_work(db);
+        map(c, need == TO_WRITE);
+        end_long_work(db);
+    }
+    c->pending.view = db->view.at;
+    return c->pending.view || !needed ? 0 : -1;
+}
+
 /* The caller holds the lock. */
 static int open_and_map(struct connection *c)
 {
@@ -262,19 +276,13 @@ static int open_and_map(struct connection *c)
         return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
                      c->name, strerror(errno));
     c->db = db;
-    if (!db->view.at && needs_view(db)) {
-        begin_long_work(db);
-        map(c, false);
-        end_long_work(db);
-        if (!db->view.at) {
-            const int r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-            forget_unused(db);
-            return r;
-        }
+    if (map_idle(c, IF_PAIRED) < 0) {
+        const int r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+        forget_unused(db);
+        return r;
     }
     c->writable &= db->writable;
-    c->pending.view = db->view.at;
-    c->direct = !db->view.at;
+    c->direct = !c->pending.view;
     c->next = db->connections;
     db->connections = c;
     return SQLITE_OK;
@@ -351,20 +359,13 @@ void database_renew(struct connection *self, bool prefer_file)
 
 int database_map(struct connection *c, enum database_need need)
 {
-    struct database *db = c->db;
-    bool needed = true;
     if (c->pending.view)
         return 0;
     database_lock();
-    wait_until_idle(db);
-    if (!db->view.at && (needed = need != IF_PAIRED || needs_view(db))) {
-        begin_long_work(db);
-        map(c, need == TO_WRITE);
-        end_long_work(db);
-    }
-    c->pending.view = db->view.at;
+    wait_until_idle(c->db);
+    const int r = map_idle(c, need);
     database_unlock(); /* leaves errno */
-    return c->pending.view || !needed ? 0 : -1;
+    return r;
 }
 
 /* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it fast. is_locked: this process has

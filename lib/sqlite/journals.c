@@ -242,6 +242,8 @@ static void set_super(struct connection *c, char *name)
 
 void super_leave(struct connection *c)
 {
+    if (!c->super)
+        return;
     super_give_up(c->super);
     set_super(c, NULL);
 }
@@ -265,7 +267,7 @@ static int commit(struct connection *const *all, int n)
         all[i]->prepared = false;
         pthread_mutex_unlock(&all[i]->in_call);
         if (r == SQLITE_OK)
-            super_leave(all[i]);
+            set_super(all[i], NULL);
     }
     return r;
 }
@@ -306,7 +308,7 @@ static int before_write(const char *name, const void *from, int n)
         return SQLITE_OK;
     struct connection *c = database_find(journal, true);
     if (c && connection_journals_in_memory(c)) {
-        super_leave(c);
+        super_give_up(c->super);
         set_super(c, strdup(name));
         return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
     }

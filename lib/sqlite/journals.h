@@ -32,14 +32,14 @@
 
 struct connection;
 
-/* A journal in memory. Its content is allocated by malloc(), not by SQLite's allocator: a journal on a disk would not count against
+/* A journal or super-journal in memory. Its content is allocated by malloc(), not by SQLite's allocator: a journal on a disk would not count against
  * SQLite's heap limits either. The caller makes one call at a time. */
 struct memory_file {
     sqlite3_file as_file; /* first */
     char *at;
     sqlite3_int64 size, room;
     const char *name; /* SQLite's, which stays until the file is closed */
-    /* If set, called with the name before each write, which fails with its result. */
+    /* Of a super-journal: called with the name before each write, which fails with its result. Else NULL. */
     int (*before_write)(const char *name, const void *from, int n);
 };
 
@@ -63,7 +63,7 @@ int super_delete(const char *name, bool *mine);
 /* The transaction of the members of this super-journal (NULL: of none) is not going to be committed. */
 void super_give_up(const char *name);
 
-/* The same if c is a member, and it is none any more: its part is rolled back. */
+/* If c is a member: gives up the transaction of its super-journal, and c is a member no longer, since its part is rolled back. */
 void super_leave(struct connection *c);
 
 #endif

@@ -12,15 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct connection *of(sqlite3_file *file)
-{
-    return (struct connection *)file->pMethods;
-}
-
 /* Begins each call that uses the view. The mutex is nearly always free. */
 static struct connection *enter(sqlite3_file *file)
 {
-    struct connection *c = of(file);
+    struct connection *c = connection_of(file);
     pthread_mutex_lock(&c->in_call);
     c->error = errno;
     return c;
@@ -159,7 +154,7 @@ static int settle(struct connection *c, int level)
 
 static int connection_lock(sqlite3_file *file, int level)
 {
-    struct connection *c = of(file);
+    struct connection *c = connection_of(file);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
     int r = c->below->xLock(c->file, level);
@@ -321,7 +316,7 @@ static int control(struct connection *c, int what, void *arg)
  * below: batches would not be staged. */
 static int connection_characteristics(sqlite3_file *file)
 {
-    return of(file)->below->xDeviceCharacteristics(file) & ~SQLITE_IOCAP_BATCH_ATOMIC;
+    return connection_of(file)->below->xDeviceCharacteristics(file) & ~SQLITE_IOCAP_BATCH_ATOMIC;
 }
 
 /* ---- open and close ---- */

@@ -399,7 +399,8 @@ static States examine(const sql::Db &db, const Book &book)
 }
 
 /* With a journal on the disk, SQLite may leave a journal that is empty or has no valid head, and an unused
- * super-journal. A kill may leave an empty folder that was to become the reflection folder. `objects`: names of shared memory; names of all generations begin with the same 32 digits. */
+ * super-journal. A kill may leave an empty folder that was to become the reflection folder. `objects`: names of shared memory;
+ * names of all generations begin with the same 32 digits. */
 static void must_be_bare(const Script &s, const Place &place,
                          const std::vector<std::string> &objects)
 {

@@ -436,7 +436,6 @@ TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
     EXPECT_EQ(Db::stock(path()).text("SELECT count(*) FROM t"), "1995");
 }
 
-/* Without the mask, stock SQLite reads a state that is neither old nor new. */
 /* The threads map the file anew again and again, while each other's calls begin. */
 TEST_F(SqliteOthers, MayMakeItLongerWhileThreadsRead)
 {
@@ -466,6 +465,7 @@ TEST_F(SqliteOthers, MayMakeItLongerWhileThreadsRead)
     EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3 + 790);
 }
 
+/* Without the mask, stock SQLite reads a state that is neither old nor new. */
 TEST_F(SqliteOthers, WouldReadAMixtureWithoutAMask)
 {
     make();

@@ -44,16 +44,11 @@ static struct shown **find_file(const sqlite3_file *file)
     return s;
 }
 
-static struct connection *connection_of(const struct shown *s)
-{
-    return (struct connection *)s->file->pMethods;
-}
-
 /* With a journal on the disk, and without a view, the file of a database is up to date itself. */
 static bool is_up_to_date(const struct shown *s)
 {
     return s->is_database &&
-           (connection_of(s)->wants.journal_file || !connection_of(s)->pending.view);
+           (connection_of(s->file)->wants.journal_file || !connection_of(s->file)->pending.view);
 }
 
 static bool is_shown(const struct shown *s, const char *name)
@@ -65,7 +60,8 @@ struct shown **shown_find(const char *name)
 {
     struct shown **found = NULL, **s = &shown_all;
     for (; *s; s = &(*s)->next)
-        if (is_shown(*s, name) && (!found || ((*s)->is_database && connection_of(*s)->pending.tx)))
+        if (is_shown(*s, name) &&
+            (!found || ((*s)->is_database && connection_of((*s)->file)->pending.tx)))
             found = s;
     return found ? found : s;
 }
@@ -96,10 +92,10 @@ static sqlite3_int64 length_of(const struct shown *s)
     sqlite3_int64 size = -1;
     if (!s->is_database)
         (void)s->methods.xFileSize(s->file, &size);
-    else if (connection_of(s)->pending.tx)
-        size = connection_of(s)->pending.size;
-    else if (connection_of(s)->pending.view)
-        size = (sqlite3_int64)ato_size(connection_of(s)->pending.view);
+    else if (connection_of(s->file)->pending.tx)
+        size = connection_of(s->file)->pending.size;
+    else if (connection_of(s->file)->pending.view)
+        size = (sqlite3_int64)ato_size(connection_of(s->file)->pending.view);
     return size;
 }
 
@@ -107,7 +103,7 @@ static bool read_all(const struct shown *s, void *to, int n)
 {
     if (!s->is_database)
         return s->methods.xRead(s->file, to, n, 0) == SQLITE_OK;
-    struct pending *pending = &connection_of(s)->pending;
+    struct pending *pending = &connection_of(s->file)->pending;
     return pending->tx ? __real_pending_read(pending, to, n, 0) == 0
                        : __real_ato_memcpy(to, pending->view, (size_t)n) != NULL;
 }
@@ -133,9 +129,9 @@ bool shown_copy(const struct shown *s, struct bytes *to)
     }
     if (!s->is_database)
         return copy_open(s, to);
-    pthread_mutex_lock(&connection_of(s)->in_call); /* keeps the view where it is */
+    pthread_mutex_lock(&connection_of(s->file)->in_call); /* keeps the view where it is */
     const bool done = copy_open(s, to);
-    pthread_mutex_unlock(&connection_of(s)->in_call);
+    pthread_mutex_unlock(&connection_of(s->file)->in_call);
     return done;
 }
 
@@ -191,7 +187,8 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_lock(&shown_lock);
     if (is_database) {
         (void)REAL(stat)(name, &s->was);
-        connection_of(s)->methods.xClose = shown_close; /* the methods lead to the connection */
+        connection_of(s->file)->methods.xClose =
+            shown_close; /* the methods lead to the connection */
     } else {
         s->heard.xClose = shown_close;
         s->heard.xWrite = shown_write;
@@ -250,7 +247,7 @@ int __wrap_methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file
     if (r != SQLITE_OK)
         return r;
     /* Scripts copy open databases, and open the copy: it needs ?prefer=file. */
-    ((struct connection *)file->pMethods)->wants.prefer = ATO_PREFER_FILE;
+    connection_of(file)->wants.prefer = ATO_PREFER_FILE;
     show(file, name, true);
     return r;
 }
