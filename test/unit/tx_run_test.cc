@@ -150,18 +150,25 @@ TEST_P(TxRun, OthersLetATransactionGoFirstThatWasRefusedOften)
 {
     int waited = 0;
     for (int tries = 0; !waited && tries < 20; tries++) { // it may be late, by the scheduler
-        be_refused_often();
-        ato_tx *t = begin();
-        ASSERT_EQ(look(t, 3), 0) << ato_errormsg();
-        std::thread other([&] {
+        std::atomic<bool> goes{false}, begins{false};
+        std::thread other([&] { // is there before the time begins to run
+            while (!goes)
+                std::this_thread::yield();
             const auto before = Clock::now();
+            begins = true;
             ato_tx *u = ato_tx_begin(0);
             EXPECT_EQ(look(u, 50), 0) << ato_errormsg();
             waited += Clock::now() - before > std::chrono::milliseconds(2);
             EXPECT_EQ(ato_tx_commit(u), 0);
         });
+        be_refused_often();
+        ato_tx *t = begin();
+        EXPECT_EQ(look(t, 3), 0) << ato_errormsg();
+        goes = true;
+        while (!begins)
+            std::this_thread::yield();
         usleep(4000);
-        ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+        EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
         other.join();
     }
     EXPECT_TRUE(waited);
