@@ -190,6 +190,51 @@ TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
     EXPECT_EQ(m.read(), over(content, cut_commit::AT, cut_commit::record()));
 }
 
+// Twice its space and the bitmaps; commits of 32 pages need no journal of 12 MiB.
+TEST_P(SpaceInMemory, AFileOf9MiBIsWrittenInAFileSystemOf20MiB)
+{
+    constexpr size_t N = 9 << 20, STEP = 32 * PAGE;
+    const std::string folder = dir / "small", path = folder + "/file";
+    std::filesystem::create_directory(folder);
+    ASSERT_TRUE(mount_memory(folder, "size=20m"));
+    write_file(path, pattern(N, 1));
+    Mapped m(path, gather());
+    ASSERT_TRUE(m) << m.sentence;
+    const Bytes bytes = pattern(N, 2);
+    for (size_t at = 0; at < N; at += STEP)
+        ASSERT_TRUE(m.write(at, Bytes(bytes.begin() + at, bytes.begin() + at + STEP)))
+            << m.sentence;
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), bytes);
+    umount2(folder.c_str(), MNT_DETACH);
+}
+
+unsigned punches;
+
+int count_punches(int fd, int mode, off_t offset, off_t n)
+{
+    punches += (mode & FALLOC_FL_PUNCH_HOLE) != 0;
+    return fsops_real.fallocate(fd, mode, offset, n);
+}
+
+// In memory a load from a hole may fail, so no space is given back while the file is mapped.
+TEST_P(SpaceInMemory, NoSpaceIsGivenBackBeforeTheFileIsPlain)
+{
+    write_file(file, content);
+    struct fsops counting = fsops_real;
+    counting.fallocate = count_punches;
+    Mapped m(file, gather());
+    ASSERT_TRUE(m && m.write(0, pattern(content.size(), 3))) << m.sentence;
+    fill(ballast);
+    const struct fsops *before = fsops;
+    fsops = &counting;
+    punches = 0;
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    fsops = before;
+    EXPECT_EQ(punches, 0u);
+    EXPECT_EQ(read_file(file), pattern(content.size(), 3));
+}
+
 struct SpaceOnDisk : Space {
 };
 ON(SpaceOnDisk, EXT4_1K);
