@@ -88,7 +88,7 @@ void files_forget(void)
         next = f->next;
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
         f->o = f->r = f->shared.base = f->pairing.manifest = NULL;
-        close(f->pairing.lock); /* again, unless locks_forget() did not know it */
+        close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
         f->pairing.lock = -1;
         destroy(f, false);
     }

@@ -21,9 +21,7 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
     FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
     {
-        uint64_t n = pages - chunk * CHUNK_PAGES;
-        if (n > CHUNK_PAGES)
-            n = CHUNK_PAGES;
+        const uint64_t n = lesser(pages - chunk * CHUNK_PAGES, CHUNK_PAGES);
         if (chunk == UINT64_MAX)
             return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         if (file_read_words(f, chunk * CHUNK_PAGES, n, words) < 0)

@@ -17,7 +17,6 @@
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
-#include "reflection/media/report.h"
 
 #include <string.h>
 
@@ -81,7 +80,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     file_note_written(f);
     /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
      * call reports), it stays committed. */
-    if ((flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER)
+    if (writes_eagerly(m, flags))
         (void)deploy_committed(m, h);
     return 0;
 }
@@ -140,7 +139,7 @@ static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const c
 int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
                 unsigned flags)
 {
-    const bool eager = (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    const bool eager = writes_eagerly(m, flags);
     if (!eager && offset % PAGE_BYTES + n <= PAGE_BYTES)
         return write_page(m, offset, (unsigned)n, bytes, flags, false);
     int r = 1;

@@ -84,7 +84,7 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
             page++;
         if (page > last)
             break;
-        uint64_t end = last - page < batch ? last : page + batch - 1;
+        const uint64_t end = lesser(last, page + batch - 1);
         const struct page_span pages = {m->file, page, end, end * PAGE_BYTES + 1};
         struct page_set h;
         page_set_init(&h);

@@ -123,7 +123,7 @@ static bool same_writers(const struct trust *x, const struct trust *y)
  * many, for later ones. Returns NULL with errno. */
 static struct journals *make(struct file *f, uint64_t words)
 {
-    const uint64_t twice = 2 * words < JOURNAL_MAX_WORDS ? 2 * words : JOURNAL_MAX_WORDS;
+    const uint64_t twice = lesser(2 * words, JOURNAL_MAX_WORDS);
     const uint64_t room = words > JOURNAL_WORDS ? twice : JOURNAL_WORDS;
     struct journals *j = calloc(1, sizeof(*j));
     if (!j)
@@ -232,22 +232,18 @@ static int use(struct file *f, struct journals *j)
     return 0;
 }
 
-/* Finds the journal for files like the first one with room for such a commit; makes one, in place of one that is too small, if
- * need be. NULL with errno. */
-static struct journals *find_or_make(const struct part *first, uint64_t words, unsigned *files)
+/* Finds the journal for files like `f` with room for such a commit; makes one, in place of one that is too small, if need be.
+ * NULL with errno. */
+static struct journals *find_or_make(struct file *f, unsigned files, uint64_t words)
 {
-    struct file *f = first->mapping->file;
     struct journals *j = f->journal;
-    *files = 0;
-    for (const struct part *part = first; part; part = part->next)
-        ++*files;
-    if (*files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
+    if (files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
         return report_null(E2BIG,
                            "a commit of %llu words of %u files is more than a journal can hold",
-                           (unsigned long long)words, *files);
+                           (unsigned long long)words, files);
     if (!j || j->over)
         j = find(f);
-    if (j && pick(j, *files, words) != LANE_NONE)
+    if (j && pick(j, files, words) != LANE_NONE)
         return j;
     struct journals *larger = make(f, words);
     if (larger && j)
@@ -300,12 +296,12 @@ int journals_alike(const struct file *a, const struct file *b)
 }
 
 /* Takes a lane in a journal. With the lock. Returns 1; 0: try again; -1. */
-static int take_in_journal(const struct part *first, uint64_t words, struct journal_lane *lane)
+static int take_in_journal(const struct part *first, unsigned files, uint64_t words,
+                           struct journal_lane *lane)
 {
-    unsigned files;
     if (exiting)
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
-    struct journals *j = find_or_make(first, words, &files);
+    struct journals *j = find_or_make(first->mapping->file, files, words);
     const int r = j ? use_for_all(first, j) : -1;
     if (r == 0) /* another thread may have removed the journal during the wait */
         return 0;
@@ -330,10 +326,13 @@ int journals_take_lane(const struct part *first, uint64_t words, struct journal_
     struct file *f = first->mapping->file;
     if (!first->next && words <= JOURNAL_SLOT_WORDS)
         return try_own(f, lane) ? 0 : wait_own(f, lane);
+    unsigned files = 0;
     int r = 0;
+    for (const struct part *part = first; part; part = part->next)
+        files++;
     mutex_lock(MUTEX_JOURNALS);
     while (r == 0)
-        r = take_in_journal(first, words, lane);
+        r = take_in_journal(first, files, words, lane);
     mutex_unlock(MUTEX_JOURNALS);
     return r < 0 ? -1 : 0;
 }

@@ -70,7 +70,7 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
         file_check(f) < 0 || file_read_words(f, first, n, words) < 0)
         return -1;
-    /* persist-order W5 (writers: W2 in commit.c, R4 in open.c): a word is durable before the space of the copy that
+    /* persist-order W5 (writers: W2 in commit.c, R4 in files.c): a word is durable before the space of the copy that
      * it makes invalid is given back. I2. */
     for (uint64_t i = 0, end; i < n; i = end) {
         end = i + 1;
@@ -130,7 +130,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
         return -1;
     }
     for (uint64_t i = 0, step; i < end; i += step) {
-        step = gives_back && end - i > STEP ? STEP : end - i;
+        step = gives_back ? lesser(end - i, STEP) : end - i;
         if (deploy_runs(t->m, first + i, words + i, step) < 0 ||
             (gives_back && give_back(f, first + i, step) < 0))
             return -1;
@@ -160,8 +160,7 @@ static void tell(struct turn *t, uint64_t bytes)
 {
     struct plain_job *job = t->job;
     const uint64_t size = file_size(t->m->file);
-    if (bytes > size)
-        bytes = size;
+    bytes = lesser(bytes, size);
     pthread_mutex_lock(&t->progress);
     if (job->options->progress && bytes > job->told) {
         job->told = bytes;
@@ -201,11 +200,9 @@ static unsigned choose_threads(const struct turn *t)
     if (n == 0) {
         cpu_set_t cpus;
         n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
-        if (n > t->chunks / CHUNKS_A_THREAD)
-            n = t->chunks / CHUNKS_A_THREAD;
+        n = lesser(n, t->chunks / CHUNKS_A_THREAD);
     }
-    if (n > MOST_THREADS)
-        n = MOST_THREADS;
+    n = lesser(n, MOST_THREADS);
     return n && !t->job->gives_back ? (unsigned)n : 1;
 }
 

@@ -17,7 +17,7 @@ int attach_lock(struct file *f);
 int attach_unlock(struct file *f);
 
 /* Gives this process a slot, and sets f->holder. The caller holds the attach lock. Returns 0; -1: EAGAIN if all
- * slots are given out, ENOSPC, or no randomness. */
+ * slots are given out, ENOSPC, EFBIG. */
 int attach_enter(struct file *f);
 
 /* Frees this process's slot. The process holds no page of the file any more. The caller holds

@@ -131,6 +131,12 @@ static inline int policy_of(const struct mapping *m)
     return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
 }
 
+/* Returns true if a write through m is deployed at once. flags: ATO_EAGER. */
+static inline bool writes_eagerly(const struct mapping *m, unsigned flags)
+{
+    return (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+}
+
 /* The calling thread's counters of a mapping. */
 struct tally {
     uint64_t *of;

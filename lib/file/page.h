@@ -104,6 +104,7 @@ void page_pause(unsigned i);
  * pair with the loads in read.c: a reader cannot see the new bitmap and the old odd version both before and after
  * its copy, because the even version is stored before the bitmap.
  */
+
 /* Sets the mark, or takes it off. */
 static inline void page_turn_mark(struct page_state *s)
 {
@@ -115,7 +116,8 @@ static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)
     __atomic_store_n(&s->bitmap, bitmap, __ATOMIC_RELEASE);
 }
 
-/* The same after a flip that has changed the page's content. A deploy only moves it from home to home. */
+/* Takes the mark off after a flip that has changed the page's content. A deploy only moves it from home to home:
+ * page_turn_mark(). */
 static inline void page_unmark_changed(struct page_state *s)
 {
     __atomic_store_n(&s->version, s->version + 1 + (1ull << 32), __ATOMIC_RELEASE);

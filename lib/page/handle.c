@@ -97,7 +97,8 @@ void handle_forget_all(void)
     memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
-        /* Another thread may be about to store where the memory is by now. Then the child does without what there is. */
+        /* If another thread of the parent had the transaction, it may have been changing these pointers during the fork: then
+         * the child leaks the memory instead of freeing it. */
         if (t->owner == TX_NONE || t->owner == thread_id()) {
             if (t->set.pages != t->set.small)
                 free(t->set.pages);

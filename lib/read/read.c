@@ -127,7 +127,7 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
         return -1;
     /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
-     * all words are settled (open.h). */
+     * all words are settled (files.c). */
     if (word && !f->settled && f->persist.domain != PERSIST_MSYNC && page_flush_word(f, page) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);

@@ -68,7 +68,7 @@ static bool note_change(struct file *f)
 static bool is_quiet(const struct file *f)
 {
     const struct pairing *pr = &f->pairing;
-    const struct manifest_record *known = &f->reader->record;
+    const struct manifest_record *known = &pr->record;
     struct manifest_record record;
     struct attribute a;
     struct stat st;
@@ -252,7 +252,5 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
         return report_error(EXDEV, "%s is of domain %s; it cannot be mapped in domain %s", pr->path,
                             domain_name(f->persist.domain), domain_name(wish->options->domain));
     f->o = views_map_one(f, pr->original, f->max_size, PROT_READ, "");
-    if (!f->o)
-        return -1;
-    return 0;
+    return f->o ? 0 : -1;
 }

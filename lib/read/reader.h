@@ -35,8 +35,8 @@ extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish);
 
-/* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN after a second: recovery is
- * necessary, or the range is written to all the time. */
+/* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN after a second, or
+ * three while no process writes: recovery is necessary, or the range is written to all the time. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be found out; EAGAIN:

@@ -126,7 +126,6 @@ static int look_locked(struct file *f)
     if (!pr->manifest)
         return -1;
     f->settled = true;
-    r->record = pr->record;
     r->own.size = sizes.size;
     r->state = READER_QUIET;
     return 1;

@@ -13,7 +13,7 @@
 
 enum reader_state {
     READER_PLAIN, /* there is no manifest: the file is plain */
-    READER_QUIET, /* unmapped cleanly, the reflection kept */
+    READER_QUIET, /* unmapped cleanly, the reflection kept; pairing.manifest maps the manifest */
     /* A writer has it mapped. This state is final, since the reader's lock keeps the shared memory. */
     READER_WATCHING,
 };
@@ -21,10 +21,9 @@ enum reader_state {
 struct reader {
     pthread_mutex_t lock; /* for all fields, except once READER_WATCHING */
     enum reader_state state;
-    struct manifest_record record; /* READER_QUIET: the manifest's, which pairing.manifest maps */
-    struct timespec changed;       /* READER_PLAIN: the file's ctime before the read */
-    struct shared_header own;      /* the header until shared memory is mapped */
-    char *name;                    /* the file's name, within pairing.path */
+    struct timespec changed;  /* READER_PLAIN: the file's ctime before the read */
+    struct shared_header own; /* the header until shared memory is mapped */
+    char *name;               /* the file's name, within pairing.path */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */
 };

@@ -47,6 +47,12 @@ struct dead {
     bool in_place;  /* words of the original, too: left, if it is not open */
 };
 
+/* Version 0: not loaded, so no reader uses the page. */
+static bool is_flipping(const struct page_state *s)
+{
+    return s->version && !(s->version & 1);
+}
+
 static int add(struct dead *d, struct page_state *s, uint64_t page)
 {
     struct dead_page *more = realloc(d->pages, (d->n + 1) * sizeof(*more));
@@ -55,8 +61,7 @@ static int add(struct dead *d, struct page_state *s, uint64_t page)
                             "no memory to free the pages of %s that a dead process had reserved",
                             d->file->path);
     d->pages = more;
-    more[d->n++] =
-        (struct dead_page){.state = s, .page = page, .showed = s->version && !(s->version & 1)};
+    more[d->n++] = (struct dead_page){.state = s, .page = page, .showed = is_flipping(s)};
     return 0;
 }
 
@@ -129,14 +134,14 @@ static int find(struct dead *d, const struct trust *trust, uint32_t holder)
     return has(d, sizing) ? add(d, sizing, DEAD_SIZE) : 0;
 }
 
-/* Version 0: not loaded, so no reader uses the page. */
 static void unmark(struct page_state *s)
 {
-    if (s->version && !(s->version & 1))
+    if (is_flipping(s))
         page_unmark_changed(s);
 }
 
-/* The others expect shared memory. Marks all of it as flipping. */
+/* Marks all pages that the dead process holds, and the size, as flipping. This function and the next ones are called only for a
+ * file with shared memory (in_memory()). */
 static void mark(struct dead *d)
 {
     for (uint64_t i = 0; i < d->n; i++) {
@@ -146,7 +151,7 @@ static void mark(struct dead *d)
     }
 }
 
-/* After a failed replay. */
+/* Takes off the marks that mark() has set: the replay failed. */
 static void take_marks_off(struct dead *d)
 {
     for (uint64_t i = 0; i < d->n; i++)

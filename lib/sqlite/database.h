@@ -50,8 +50,8 @@ struct database {
  * the process may not write to the file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 
-/* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file gets its
- * reflection now, it gets its mask with it. Returns 0; -1 with errno and ato_errormsg(), and the connection has no view. */
+/* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file
+ * gets its reflection now, it gets its mask with it. Returns 0; -1 with errno and ato_errormsg(), and the connection has no view. */
 enum database_need { IF_PAIRED, ALWAYS, TO_WRITE };
 int database_map(struct connection *c, enum database_need need);
 

@@ -32,8 +32,8 @@
 
 struct connection;
 
-/* A journal or super-journal in memory. Its content is allocated by malloc(), not by SQLite's allocator: a journal on a disk would not count against
- * SQLite's heap limits either. The caller makes one call at a time. */
+/* A journal or super-journal in memory. Its content is allocated by malloc(), not by SQLite's allocator: a journal on a disk
+ * would not count against SQLite's heap limits either. The caller makes one call at a time. */
 struct memory_file {
     sqlite3_file as_file; /* first */
     char *at;

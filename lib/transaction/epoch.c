@@ -43,7 +43,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
         for (unsigned i = 0; i < count && r == 0; i++)
             r = staging_ready(t, &writes[i]);
         if (r == 0) {
-            t->parts[0].eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+            t->parts[0].eager |= writes_eagerly(m, flags);
             return 0;
         }
         claim_give_back(t, before);

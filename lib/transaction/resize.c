@@ -5,7 +5,6 @@
 #include "lib/file/space.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
-#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
 #include "lib/transaction/claim.h"
@@ -225,7 +224,8 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64
 {
     /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
      * original before the word becomes 0. */
-    const int found = *word + 1 <= *page ? meta_find(f->pairing.reflection, *page, end, word) : 1;
+    const bool known = *word != UINT64_MAX && *word >= *page;
+    const int found = known ? 1 : meta_find(f->pairing.reflection, *page, end, word);
     if (found == 0)
         *word = end;
     const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);

@@ -172,7 +172,7 @@ int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
     if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
         return -1;
     part->written = true;
-    part->eager |= (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    part->eager |= writes_eagerly(m, flags);
     return 0;
 }
 

@@ -69,7 +69,8 @@ static void replace_kept(int from, int to)
 {
     for (unsigned i = 0; i < KEPT; i++) {
         int seen = from;
-        if (__atomic_compare_exchange_n(&kept[i], &seen, to, false, __ATOMIC_ACQ_REL,
+        if (__atomic_load_n(&kept[i], __ATOMIC_RELAXED) == from &&
+            __atomic_compare_exchange_n(&kept[i], &seen, to, false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED))
             return;
     }
@@ -84,8 +85,9 @@ void locks_keep(int fd)
 void locks_forget(void)
 {
     for (unsigned i = 0; i < KEPT; i++) {
-        if (kept[i])
-            close(kept[i] - 1);
+        if (!kept[i]) /* else the child would get a copy of each page of the table */
+            continue;
+        close(kept[i] - 1);
         kept[i] = 0;
     }
 }

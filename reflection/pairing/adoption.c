@@ -187,7 +187,7 @@ int adopt(struct pairing *pr, const char *bytes, const struct pairing_wish *wish
 int adopt_lost_nothing(struct pairing *pr, const char *bytes, const struct pairing_wish *wish)
 {
     struct manifest_sizes sizes;
-    struct report_kept why = {0};
+    struct report_kept why;
     report_keep(&why);
     int holds = 1;
     const bool has_size = manifest_sizes(bytes, &sizes);

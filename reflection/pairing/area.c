@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,9 +112,10 @@ int area_set_journal(const struct persist *p, char *area, uint64_t number, const
     persist_store_word(p, word, number ? manifest_encode_size(number) : 0);
     if (persist_flush_word(p, word) < 0)
         return report_errno(errno, "cannot make the manifest of %s durable", path);
-    /* persist-order N1 (reader: area_journal, in takeover.c): the name of the journal is durable before the first commit
-     * in it. persist-order N2 (writer: J3; reader: pool_open): all commits of the file are retired before the journal is no
-     * longer named, and that is durable before the journal is removed: recovery finds each journal that is named. */
+    /* persist-order N1 (reader: area_journal, by peers.c and area_find_journal): the name of the journal is durable before the
+     * first commit in it. persist-order N2 (writer: J3; reader: lock_all in takeover.c): all commits of the file are retired
+     * before the journal is no longer named, and that is durable before the journal is removed: recovery finds each journal that
+     * is named. */
     persist_fence(p);
     return 0;
 }

@@ -184,9 +184,9 @@ int folder_lock_file(const struct folder *f, const char *name, off_t byte, const
     if (fd < 0)
         return -1;
     locks_keep(fd);
-    int named = locks_wait(fd, byte, 1);
-    named = named == 0 ? folder_names(f, name, fd)
-                       : report_errno(errno, "cannot lock %s %s/%s", what, f->path, name);
+    const int named = locks_wait(fd, byte, 1) < 0
+                          ? report_errno(errno, "cannot lock %s %s/%s", what, f->path, name)
+                          : folder_names(f, name, fd);
     if (named == 1)
         return fd;
     if (named == 0) /* removed or set aside meanwhile: its lock has no meaning any more */

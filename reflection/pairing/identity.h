@@ -75,7 +75,8 @@ int identity_random(void *bytes, size_t n);
 /* The kernel's boot id; zeros if it cannot be read. */
 void identity_boot(uint8_t boot_id[16]);
 
-/* Returns true if the machine was restarted since the record was written. */
+/* Returns true if the machine was restarted since the record was written. Inline, so that tests can replace
+ * identity_boot(). */
 static inline bool identity_restarted(const struct manifest_record *record)
 {
     static const uint8_t unknown[16] = {0};

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -131,7 +130,7 @@ static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
 
 int growth_end(struct pairing *pr, uint64_t to)
 {
-    const uint64_t growth = growth_last(pr), shrunk = manifest_shrunk(pr->manifest, pr->size);
+    const uint64_t growth = growth_last(pr), shrunk = shrink_from(pr);
     int r = 0;
     if (to <= growth || !has_length(pr, to, growth_longest(pr->size, shrunk)))
         r = growth_settle(pr, growth, shrunk);
@@ -145,7 +144,7 @@ int growth_end(struct pairing *pr, uint64_t to)
 
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
-    uint64_t longest = growth_longest(pr->size, manifest_shrunk(pr->manifest, pr->size));
+    uint64_t longest = growth_longest(pr->size, shrink_from(pr));
     struct stat st;
     if (check_words(pr, longest, to) < 0)
         return -1;

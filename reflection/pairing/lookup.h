@@ -15,10 +15,10 @@
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);
 
-/* Opens the folder with the file's pairing as pr->folder, and sets pr->has_attributes. `name` points into pr->path, behind its
- * last slash. If there is no pairing, makes a folder for one; if wish->only_looks, returns 0. Returns 1 or 0 with pr->folder
- * open; -1 with those errors of ato_mmap() that concern folders, attributes and missing reflections; and, if wish->only_looks,
- * with EAGAIN for a copied attribute. */
+/* Sets pr->has_attributes. `name` points into pr->path, behind its last slash. Returns 1 with the folder of the file's pairing
+ * open as pr->folder. If there is no pairing, makes a folder for one and returns 0 with that open; if wish->only_looks, makes
+ * none, and returns 0 with none open; -1 with those errors of ato_mmap() that concern folders, attributes and missing
+ * reflections; and, if wish->only_looks, with EAGAIN for a copied attribute. */
 int lookup(struct pairing *pr, const char *name, const struct pairing_wish *wish);
 
 #endif

@@ -43,7 +43,7 @@ static int finish_removal(struct pairing *pr)
 
 void removal_of_failed_birth(struct pairing *pr)
 {
-    struct report_kept why = {0};
+    struct report_kept why;
     report_keep(&why);
     (void)guard_put_back(pr);
     (void)finish_removal(pr); /* what is left is removed by the next map */

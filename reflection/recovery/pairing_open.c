@@ -35,8 +35,7 @@ static int take_manifest(struct pairing *pr)
         if (errno != ENOENT)
             return -1;
         /* Not if there is another one by now: some file systems would replace it. */
-        struct stat other;
-        if (fstatat(pr->folder.fd, pr->names.manifest, &other, AT_SYMLINK_NOFOLLOW) < 0 &&
+        if (!folder_has(&pr->folder, pr->names.manifest) &&
             folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
             return report_errno(errno,
                                 "cannot make the manifest %s/%s (for a file without a reflection, "

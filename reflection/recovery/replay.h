@@ -30,8 +30,8 @@ struct participant {
 };
 
 struct participants {
-    const struct pairing *
-        own; /* of the file that is recovered; the others have the same folder, and writers like it */
+    /* Of the file that is recovered; the others have the same folder, and writers like it. */
+    const struct pairing *own;
     uint64_t journal;          /* number of the dead process's journal; 0: none */
     struct participant *files; /* sorted by id */
     size_t nfiles;

@@ -241,7 +241,7 @@ proctype writer(byte me; byte ops)
         :: KINDS & ABORT -> kind = ABORT; pages = 3; mask = 7
         :: KINDS & HOME -> kind = HOME; pages = 3
         fi;
-        /* page_set_reserve_range(): in ascending order. */
+        /* page_set_reserve(): in ascending order. */
         if
         :: pages & 1 -> reserve(0); load(0)
         :: else
