@@ -316,22 +316,21 @@ void files_undo(struct file *f)
  * to deploy to, or bitmap words, may be missing. */
 static int check_length(const struct file *f)
 {
-    struct stat st;
+    const off_t o = fsops_length(f->pairing.original), r = fsops_length(f->pairing.reflection);
     uint64_t size = file_size(f);
-    if (fstat(f->pairing.reflection, &st) < 0)
-        return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
-    if ((uint64_t)st.st_size < layout_reflection_bytes(size))
+    if (o < 0 || r < 0)
+        return report_errno(errno, "cannot find the length of %s%s",
+                            o < 0 ? "" : "the reflection of ", f->pairing.path);
+    if ((uint64_t)r < layout_reflection_bytes(size))
         return report_error(ESTALE,
                             "another program truncated the reflection of %s while the file was "
                             "mapped: the file cannot be made plain",
                             f->pairing.path);
-    if (fstat(f->pairing.original, &st) < 0)
-        return report_errno(errno, "cannot stat %s", f->pairing.path);
-    if ((uint64_t)st.st_size < size)
+    if ((uint64_t)o < size)
         return report_error(ESTALE,
                             "another program truncated %s while it was mapped, to %lld bytes of "
                             "%llu: make it that long again, then unmap it",
-                            f->pairing.path, (long long)st.st_size, (unsigned long long)size);
+                            f->pairing.path, (long long)o, (unsigned long long)size);
     return 0;
 }
 
@@ -422,9 +421,9 @@ static int detach_last(struct file *f, const struct leaving *l)
                          pr->path);
     else if (!doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
-    /* A journal that a power cut brought back, or whose maker died before a manifest named it. */
+    /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
-        sweep_journals(&pr->folder);
+        sweep_folder(&pr->folder);
     KEEP_ERRNO();
     if (!removed) /* try again: after this no manifest contains the name */
         (void)fsops->shm_unlink(shared);

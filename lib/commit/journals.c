@@ -132,7 +132,7 @@ static struct journals *make(struct file *f, uint64_t words)
     j->inode = f->pairing.folder.inode;
     j->like = like_of(f);
     pthread_mutex_init(&j->medium, NULL);
-    sweep_journals(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
+    sweep_folder(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
     if (pool_create(&j->pool, &f->pairing.folder, &f->persist, room, &j->like) < 0) {
         free(j);
         return NULL;

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
@@ -19,20 +18,20 @@
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
     const char *which = fd == f->pairing.original ? "" : "the reflection of ";
-    struct stat st;
     off_t found = lseek(fd, (off_t)from, SEEK_DATA);
     *data = found < 0 ? UINT64_MAX : (uint64_t)found;
     if (found >= 0)
         return 0;
-    if (errno != ENXIO || fstat(fd, &st) < 0)
+    const off_t length = errno == ENXIO ? fsops_length(fd) : -1;
+    if (length < 0)
         return report_errno(errno, "cannot find out which parts of %s%s have space", which,
                             f->pairing.path);
     /* There are only holes, or `from` is beyond the end of the file. */
-    if ((uint64_t)st.st_size <= from)
+    if ((uint64_t)length <= from)
         return report_error(
             ESTALE,
             "%s%s was truncated by another program, to %lld bytes, while the file was mapped",
-            which, f->pairing.path, (long long)st.st_size);
+            which, f->pairing.path, (long long)length);
     return 0;
 }
 

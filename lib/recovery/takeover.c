@@ -419,7 +419,7 @@ int takeover(const struct takeover *t)
     if (s.pool.map) {
         (void)pool_close(&s.pool, &t->own->folder, false);
         if (r == 0)
-            sweep_journals(&t->own->folder);
+            sweep_folder(&t->own->folder);
     }
     return r;
 }

@@ -11,15 +11,13 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 char *area_map_manifest(int lock, int access, enum persist_domain domain, const char *path)
 {
-    struct stat st;
     char *manifest = NULL;
     errno = EUCLEAN; /* if it is too short: a load would be SIGBUS */
-    if (fstat(lock, &st) == 0 && st.st_size >= MANIFEST_BYTES)
+    if (fsops_length(lock) >= MANIFEST_BYTES)
         manifest = folder_map(lock, access, domain, MANIFEST_BYTES, 0);
     if (!manifest)
         report_errno(errno, "cannot map the manifest of %s", path);
@@ -31,10 +29,10 @@ char *area_map_manifest(int lock, int access, enum persist_domain domain, const 
 static int make_space(int lock, off_t at)
 {
     const off_t end = at + MANIFEST_AREA_BYTES;
-    struct stat st;
-    if (fstat(lock, &st) < 0)
+    const off_t length = fsops_length(lock);
+    if (length < 0)
         return -1;
-    const bool within = st.st_size >= end;
+    const bool within = length >= end;
     if (within && lseek(lock, at, SEEK_HOLE) >= end)
         return 0;
     if (fsops->fallocate(lock, within ? FALLOC_FL_KEEP_SIZE : 0, at, MANIFEST_AREA_BYTES) < 0)

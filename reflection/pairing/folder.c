@@ -15,9 +15,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define UNFINISHED ".tmp"
+#define NAMED "user.ato.named"
 
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
@@ -243,15 +245,31 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
     return result;
 }
 
+/* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the
+ * folder around it, name, own inode. A folder that was copied, or moved elsewhere, does not match. */
+static bool is_marked(const struct folder *f, const char *mark)
+{
+    char found[NAME_MAX + 64];
+    const ssize_t n = fgetxattr(f->fd, NAMED, found, sizeof(found));
+    return n == (ssize_t)strlen(mark) && memcmp(found, mark, (size_t)n) == 0;
+}
+
 int folder_sync_name(const struct folder *f)
 {
     const char *name;
-    int parent = open_parent(f->path, &name);
+    char mark[NAME_MAX + 64];
+    struct stat around;
+    const int parent = open_parent(f->path, &name);
     if (parent < 0)
         return -1;
-    int result = fsops_fsync(parent);
+    const bool known = fstat(parent, &around) == 0;
+    snprintf(mark, sizeof(mark), "%ju %s %ju", (uintmax_t)around.st_ino, name, (uintmax_t)f->inode);
+    const bool marked = known && is_marked(f, mark);
+    const int result = marked ? 0 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
+    else if (known && !marked) /* if it fails, the next birth syncs again */
+        (void)fsops->fsetxattr(f->fd, NAMED, mark, strlen(mark), 0);
     KEEP_ERRNO();
     close(parent);
     return result;

@@ -72,8 +72,8 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
 /* Returns true if `found` is such an unfinished name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);
 
-/* Makes the folder's own name durable. The maker may have died before that: so each process that relies
- * on the folder calls this. */
+/* Makes the folder's own name durable, unless its attribute says that it is. The maker may have died before that: so each
+ * process that relies on the folder calls this. */
 int folder_sync_name(const struct folder *f);
 
 /* Makes the names in the folder durable as they are now. */

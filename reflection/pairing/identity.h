@@ -46,7 +46,6 @@ bool identity_same_inode(const struct identity *identity, const struct manifest_
 
 /* Returns true if size and mtime are those in a record of state `clean`. */
 bool identity_unwritten(const struct identity *identity, const struct manifest_record *record);
-
 struct attribute {
     uint8_t id[16];
     uint64_t inode;

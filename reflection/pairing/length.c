@@ -41,10 +41,8 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
 
 static int cut(const struct pairing *pr, int fd, uint64_t to, const char *what)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return report_errno(errno, "cannot stat %s%s", what, pr->path);
-    if ((uint64_t)st.st_size > to && fsops->ftruncate(fd, (off_t)to) < 0)
+    const off_t is = fsops_length(fd);
+    if (is < 0 || ((uint64_t)is > to && fsops->ftruncate(fd, (off_t)to) < 0))
         return report_errno(errno, "cannot make %s%s %llu bytes long", what, pr->path,
                             (unsigned long long)to);
     return 0;
@@ -68,10 +66,10 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
 
 int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
 {
-    struct stat st;
-    if (fstat(pr->original, &st) < 0)
-        return report_errno(errno, "cannot stat %s", pr->path);
-    uint64_t is = (uint64_t)st.st_size, longest = growth_longest(pr->size, shrunk);
+    const off_t length = fsops_length(pr->original);
+    if (length < 0)
+        return report_errno(errno, "cannot find the length of %s", pr->path);
+    uint64_t is = (uint64_t)length, longest = growth_longest(pr->size, shrunk);
     int was_cut = growth_was_cut(pr->original, is, longest, growth);
     if (was_cut < 0)
         return report_errno(errno, "cannot read the bytes beyond the recorded end of %s", pr->path);
@@ -123,9 +121,8 @@ static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
  * slice: what that program put there is not known. */
 static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
 {
-    struct stat st;
-    return longest % SLICE_BYTES == 0 && fstat(pr->original, &st) == 0 &&
-           (uint64_t)st.st_size == to && growth_was_cut(pr->original, to, longest, to) == 1;
+    return longest % SLICE_BYTES == 0 && fsops_length(pr->original) == (off_t)to &&
+           growth_was_cut(pr->original, to, longest, to) == 1;
 }
 
 int growth_end(struct pairing *pr, uint64_t to)
@@ -145,13 +142,14 @@ int growth_end(struct pairing *pr, uint64_t to)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t longest = growth_longest(pr->size, shrink_from(pr));
-    struct stat st;
     if (check_words(pr, longest, to) < 0)
         return -1;
-    if (fstat(pr->original, &st) < 0)
-        return report_errno(errno, "cannot stat %s", pr->path);
+    const off_t is = fsops_length(pr->original), reflected = fsops_length(pr->reflection);
+    if (is < 0 || reflected < 0)
+        return report_errno(errno, "cannot find the length of %s%s",
+                            is < 0 ? "" : "the reflection of ", pr->path);
     /* A file that has the length already got it from another program, and keeps it if the growth is interrupted. */
-    const bool has_it = (uint64_t)st.st_size >= to;
+    const bool has_it = (uint64_t)is >= to;
     if (to > longest && !has_it) {
         if (store_word(pr, MANIFEST_GROWTH_WORD, manifest_encode_size(to)) < 0)
             return GROWTH_LOST;
@@ -161,8 +159,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
         persist_fence(&pr->persist);
     }
     const uint64_t bytes = layout_reflection_bytes(to);
-    if (fstat(pr->reflection, &st) < 0 ||
-        ((uint64_t)st.st_size < bytes && fsops->ftruncate(pr->reflection, (off_t)bytes) < 0))
+    if ((uint64_t)reflected < bytes && fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
         return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
                             pr->path, bytes);
     if (fsops_fsync(pr->reflection) < 0)

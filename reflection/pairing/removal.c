@@ -13,15 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Removes an unfinished manifest of a dead maker. A living maker finds that its file is gone, and starts again. */
-static int remove_unfinished(void *arg, const char *name)
-{
-    const struct pairing *pr = arg;
-    if (folder_is_unfinished(name, pr->names.manifest))
-        (void)fsops->unlinkat(pr->folder.fd, name, 0);
-    return 0;
-}
-
 /* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
  * file that still needs its reflection never lacks it; so are the guarded bytes and the removal of the attribute before that of
  * the names. The manifest is removed last: without it a removal that a kill interrupts would not be found. A power cut may
@@ -37,7 +28,6 @@ static int finish_removal(struct pairing *pr)
         return folder_error(&pr->folder, pr->names.reflection, "cannot remove the reflection");
     if (fsops->unlinkat(pr->folder.fd, pr->names.manifest, 0) < 0 && errno != ENOENT)
         return folder_error(&pr->folder, pr->names.manifest, "cannot remove the manifest");
-    (void)folder_each_name(&pr->folder, remove_unfinished, pr); /* leftovers are harmless */
     return 0;
 }
 

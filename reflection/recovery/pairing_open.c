@@ -80,7 +80,7 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
         return -1;
     if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) /* sizes may have changed */
         return report_errno(errno, "cannot read the manifest of %s", pr->path);
-    sweep_journals(&pr->folder); /* the dead process may have been about to make one */
+    sweep_folder(&pr->folder); /* the dead process may have been about to make one */
     return 1;
 }
 
@@ -144,11 +144,11 @@ static int open_others(struct pairing *pr, enum manifest_finding found,
 static int may_be_unborn(const struct pairing *pr, const char *bytes)
 {
     static const char zeros[MANIFEST_BYTES];
-    struct stat st;
-    if (fstat(pr->lock, &st) < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot look at the manifest");
-    return st.st_size == MANIFEST_BYTES || st.st_size == MANIFEST_BORN_BYTES ||
-           (st.st_size < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+    const off_t length = fsops_length(pr->lock);
+    if (length < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot find the length of");
+    return length == MANIFEST_BYTES || length == MANIFEST_BORN_BYTES ||
+           (length < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
 }
 
 static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)

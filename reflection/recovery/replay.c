@@ -91,7 +91,6 @@ struct participant *participants_find(const struct participants *n, const struct
 static int map_reflection(const struct participants *n, struct participant *p)
 {
     const struct pairing_names names = pairing_names(p->file.inode);
-    struct stat st;
     p->reflection = folder_open_file(&n->own->folder, names.reflection, O_RDWR,
                                      &n->own->identity.trust, "the reflection");
     if (p->reflection < 0)
@@ -100,9 +99,10 @@ static int map_reflection(const struct participants *n, struct participant *p)
                    : report_error(ESTALE,
                                   "the reflection %s, which has to be recovered, is missing",
                                   p->path);
-    if (fstat(p->reflection, &st) < 0)
-        return report_errno(errno, "cannot stat the reflection %s", p->path);
-    p->bytes = (uint64_t)st.st_size;
+    const off_t length = fsops_length(p->reflection);
+    if (length < 0)
+        return report_errno(errno, "cannot find the length of the reflection %s", p->path);
+    p->bytes = (uint64_t)length;
     if (p->bytes == 0) /* of a file without pages */
         return 0;
     p->map = folder_map(p->reflection, O_RDWR, p->persist.domain, p->bytes, 0);

@@ -36,12 +36,15 @@ static int is_named_in(void *arg, const char *name)
     return slot < MANIFEST_SLOTS;
 }
 
-/* A living process has the journal locked, or is about to lock it: then it finds that the name is gone, and starts
+/* Of manifests: a living maker of an unfinished one finds that its file is gone, and starts again.
+ * Of journals: a living process has the journal locked, or is about to lock it: then it finds that the name is gone, and starts
  * again. A dead process names no journal any more, so no lock is needed to look at the manifests. */
 static int sweep(void *arg, const char *name)
 {
     struct wanted w = {.folder = arg};
     const enum pool_name kind = pool_name_of(name, &w.number);
+    if (folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
+        (void)fsops->unlinkat(w.folder->fd, name, 0);
     if (kind == POOL_NO_NAME)
         return 0;
     int fd = openat(w.folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -57,7 +60,7 @@ static int sweep(void *arg, const char *name)
     return 0;
 }
 
-void sweep_journals(const struct folder *f)
+void sweep_folder(const struct folder *f)
 {
     (void)folder_each_name(f, sweep, (void *)(uintptr_t)f);
 }

@@ -16,6 +16,7 @@ extern "C" {
 
 #include <algorithm>
 #include <filesystem>
+#include <sys/xattr.h>
 
 using namespace support;
 
@@ -75,12 +76,18 @@ std::string sync_of(const std::string &path)
     return "fsync " + std::to_string(inode_of(path));
 }
 
+// `what`: an entry of the table, or "entry name".
+bool is_call(const FsCall &c, const std::string &what)
+{
+    return c.op == what || std::string(c.op) + " " + c.name == what;
+}
+
 // A process maps the file and makes it plain again, and dies before this call.
-int life_cut_before(const char *op, const std::string &path)
+int life_cut_before(const std::string &what, const std::string &path)
 {
     return in_child([&] {
         FsFaults faults;
-        faults.before = [&](const FsCall &c) { return std::string(c.op) == op ? DIE : GO_ON; };
+        faults.before = [&](const FsCall &c) { return is_call(c, what) ? DIE : GO_ON; };
         Mapped m(path);
         return m.unmap(ATO_UNMAP_SPATIAL);
     });
@@ -94,7 +101,7 @@ TEST(PairingBirth, ReflectionThenNamesThenManifestThenAttribute)
     inode = std::to_string(inode_of(path));
     FsFaults faults;
     faults.before = [&](const FsCall &c) {
-        if (std::string(c.op) == "fsetxattr") { // durable by now
+        if (is_call(c, "fsetxattr user.ato")) { // durable by now
             EXPECT_TRUE(exists(reflection_of(path)));
             EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
         }
@@ -302,13 +309,49 @@ TEST(PairingBirth, InAnExistingFolderSyncsTheParentFolderBeforeTheAttribute)
     EXPECT_LT(index_of(faults.calls, sync_of(dir.path())), attribute);
 }
 
+// Where the folder has its name since that was made durable, no birth syncs the folder around it. A mark that came along with
+// a copy, or could not be set, is none.
+TEST(PairingBirth, SyncsTheParentFolderOnlyIfTheFolderHasNoMarkOfItsOwn)
+{
+    TempDir dir, other;
+    std::string path = dir / "file", folder = folder_of(path), around = sync_of(dir.path());
+    const auto syncs_parent = [&](int answer) {
+        FsFaults faults;
+        Syncs syncs(faults);
+        faults.before = [&](const FsCall &c) {
+            return is_call(c, "fsetxattr user.ato.named") ? answer : GO_ON;
+        };
+        Mapped m(path);
+        EXPECT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+        return index_of(faults.calls, around) < faults.calls.size();
+    };
+    write_file(path, pattern(SIZE, 1));
+    EXPECT_TRUE(syncs_parent(EPERM));
+    EXPECT_TRUE(syncs_parent(GO_ON));
+    if (getxattr(folder.c_str(), "user.ato.named", nullptr, 0) < 0)
+        GTEST_SKIP() << "no extended attributes on folders here";
+    EXPECT_FALSE(syncs_parent(GO_ON));
+    std::filesystem::rename(folder, other / "moved");
+    std::filesystem::create_directory(folder);
+    std::filesystem::rename(other / "moved", folder);
+    EXPECT_FALSE(syncs_parent(GO_ON)) << "at its place again";
+    char mark[512];
+    const ssize_t n = getxattr(folder.c_str(), "user.ato.named", mark, sizeof(mark));
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(other / "keep"); // gets the inode number that is free now
+    std::filesystem::create_directory(folder);
+    ASSERT_EQ(setxattr(folder.c_str(), "user.ato.named", mark, static_cast<size_t>(n), 0), 0);
+    EXPECT_TRUE(syncs_parent(GO_ON)) << "a copy";
+}
+
 // A crash cuts the birth between record and attribute.
 TEST(PairingBirth, ThatWasCutBeforeTheAttributeGetsIt)
 {
     TempDir dir;
     std::string path = dir / "file";
     write_file(path, pattern(SIZE, 1));
-    ASSERT_EQ(life_cut_before("fsetxattr", path), CUT);
+    ASSERT_EQ(life_cut_before("fsetxattr user.ato", path), CUT);
     EXPECT_EQ(attribute_of(path), "");
     EXPECT_EQ(record_in(path).state, MANIFEST_IN_USE);
     FsFaults faults;

@@ -322,12 +322,12 @@ TEST_F(Pool, SweepRemovesAJournalOfADeadProcessThatNoManifestNames)
     ASSERT_EQ(create(&made), 0) << report_sentence();
     write_file(dir / "journal-000000000001.tmp", {});
     write_file(dir / "journal-1", {});
-    sweep_journals(&f);
+    sweep_folder(&f);
     EXPECT_TRUE(exists(dir / made.name)) << "its owner lives";
     EXPECT_TRUE(exists(dir / "journal-1")) << "not the name of a journal";
     EXPECT_EQ(names_in(dir.path()).size(), 2u);
     EXPECT_EQ(pool_close(&made, &f, false), 0);
-    sweep_journals(&f);
+    sweep_folder(&f);
     EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"journal-1"});
 }
 
@@ -340,13 +340,13 @@ TEST_F(Pool, SweepKeepsAJournalThatAManifestNamesOrMayName)
     for (uint64_t word : {manifest_encode_size(made.number), uint64_t(1)}) { // 1: it is damaged
         memcpy(&manifest[manifest_area(7)], &word, 8);
         write_file(dir / "17.manifest", manifest);
-        sweep_journals(&f);
+        sweep_folder(&f);
         EXPECT_TRUE(exists(dir / made.name)) << word;
     }
     const uint64_t other = manifest_encode_size(made.number + 1);
     memcpy(&manifest[manifest_area(7)], &other, 8);
     write_file(dir / "17.manifest", manifest);
-    sweep_journals(&f);
+    sweep_folder(&f);
     EXPECT_FALSE(exists(dir / made.name));
 }
 
