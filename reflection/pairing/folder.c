@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define UNFINISHED ".tmp"
-#define NAMED "user.ato.named"
+#define NAMED      "user.ato.named"
 
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 

@@ -324,7 +324,7 @@ void commit_epoch_of_others(Actor &a)
     Mapping *m = the(a, 1);
     for (int i = 0; i < 2; i++) {
         Draft e(a, m);
-        uint64_t at = a_page(a) + a.random.below(3000);
+        uint64_t at = a_page(a) + a.random.below(2900); // the last range ends within the file
         for (int thread = 1; thread <= 2; thread++)
             in_thread(thread, [&] {
                 e.write(m, at + a.random.below(60), 100);

@@ -21,6 +21,7 @@ void must(bool ok, const char *call)
 
 void put_into(Bytes &content, uint64_t at, const Bytes &bytes)
 {
+    check(at + bytes.size() <= content.size(), "a case writes beyond the end of its file");
     std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(at));
 }
 
