@@ -85,7 +85,12 @@ int reader_state_manifest(const struct pairing *pr, struct manifest_record *reco
     memset(bytes, 0, sizeof(bytes));
     if (pread(pr->lock, bytes, sizeof(bytes), 0) < 0)
         return report_errno(errno, "cannot read the manifest of %s", pr->path);
-    if (manifest_read(bytes, record, &which) != MANIFEST_VALID || !manifest_sizes(bytes, sizes))
+    const enum manifest_finding found = manifest_read(bytes, record, &which);
+    if (found == MANIFEST_FOREIGN)
+        return report_error(EUCLEAN, "the manifest of %s in %s is of version %u and format %u; %s",
+                            pr->path, pr->folder.path, record->version, record->format,
+                            manifest_advice(record->version, MANIFEST_VERSION));
+    if (found != MANIFEST_VALID || !manifest_sizes(bytes, sizes))
         return report_error(EUCLEAN, "the manifest of %s in %s is damaged", pr->path,
                             pr->folder.path);
     return 0;

@@ -77,8 +77,9 @@ int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, co
         h.checksum != checksum(&h, offsetof(struct journal_header, checksum)))
         return report_error(EUCLEAN, "journal %s has no valid header", name);
     if (h.version != JOURNAL_VERSION)
-        return report_error(EUCLEAN, "journal %s has version %u, this library reads %u", name,
-                            h.version, JOURNAL_VERSION);
+        return report_error(EUCLEAN, "journal %s has version %u, this library reads %u; %s", name,
+                            h.version, JOURNAL_VERSION,
+                            manifest_advice(h.version, JOURNAL_VERSION));
     uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
     if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
         h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||

@@ -24,9 +24,10 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
     if (found == MANIFEST_FOREIGN)
         return report_error(EUCLEAN,
                             "the manifest %s/%s is of version %u and format %u, this library reads "
-                            "version %d and format 0",
+                            "version %d and format 0; %s",
                             pr->folder.path, pr->names.manifest, pr->record.version,
-                            pr->record.format, MANIFEST_VERSION);
+                            pr->record.format, MANIFEST_VERSION,
+                            manifest_advice(pr->record.version, MANIFEST_VERSION));
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
     int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;

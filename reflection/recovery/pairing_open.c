@@ -126,10 +126,11 @@ static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding fou
 static int open_others(struct pairing *pr, enum manifest_finding found,
                        const struct pairing_wish *wish)
 {
-    /* A manifest that is not valid while others have locks is a birth or a removal of a process that is
+    /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets NOT_YET below. */
-    const enum verdict verdict =
-        found == MANIFEST_VALID ? identity_check_of(pr, found, wish) : VERDICT_BEAR;
+    const enum verdict verdict = found == MANIFEST_VALID || found == MANIFEST_FOREIGN
+                                     ? identity_check_of(pr, found, wish)
+                                     : VERDICT_BEAR;
     if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
         return -1;
     if (found != MANIFEST_VALID)

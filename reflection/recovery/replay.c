@@ -133,8 +133,10 @@ static int read_manifest(struct participant *p)
     case MANIFEST_UNBORN:
         return 0;
     default:
-        return report_error(EUCLEAN, "the manifest of %s, which has to be recovered, is damaged",
-                            p->path);
+        return report_error(
+            EUCLEAN,
+            "the manifest of %s, which has to be recovered, is damaged or of another version",
+            p->path);
     }
 }
 

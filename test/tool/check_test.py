@@ -71,10 +71,28 @@ class Check(Lab):
         self.set_fields(self.manifest(), 20, struct.pack('<I', 9))
         self.check(self.file, status=1, words='an invalid field')
 
-    def test_another_version_is_an_error(self):
-        self.make('fast')
-        self.set_fields(self.manifest(), 8, struct.pack('<I', 7))
-        self.check(self.file, status=1, words='version 7')
+    def test_another_version_is_an_error_with_advice(self):
+        for state in 'fast', 'write':
+            path = self.make(state, state)
+            for version, advice in (7, 'a newer libato made it'), (1, 'an older libato made it'):
+                self.set_fields(self.manifest(path), 8, struct.pack('<I', version))
+                self.check(path, status=1, words=f'version {version} and')
+                self.check(path, status=1, words=advice)
+                found = self.info(path)
+                self.assertEqual(found['state'], 'damaged')
+                self.assertIn(advice, found['problem'])
+                self.assertIn(advice, self.err('deploy', path, status=1))
+
+    def test_a_journal_of_an_older_version_is_an_error_with_advice(self):
+        self.make('several')
+        journal, header = self.journal(), self.journal_header()
+        old = self.peek(journal, header, 8) + struct.pack('<I', 2) + self.peek(journal, header + 12, 44)
+        self.patch(journal, header, old + struct.pack('<Q', checksum(old)))
+        self.check(self.file, status=1, words='version 2, this library reads 3; an older libato made it')
+        found = self.info(self.file)
+        self.assertEqual(found['state'], 'damaged')
+        self.assertIn('an older libato made it', found['problem'])
+        self.assertIn('an older libato made it', self.err('deploy', self.file, status=1))
 
     def test_a_damaged_size_word_is_an_error(self):
         self.make('fast')
@@ -234,10 +252,7 @@ class Check(Lab):
 
     def test_a_damaged_journal_is_an_error(self):
         self.make('several')
-        journal = self.journal()
-        for at in range(0, os.path.getsize(journal), 4096):
-            if self.peek(journal, at, 8) == b'AJOURNAL':
-                break
+        journal, at = self.journal(), self.journal_header()
         self.patch(journal, at + 4096 + 65536, struct.pack('<Q', 99))
         found = self.check(self.file, status=1, words='lane 1 of slot 0 is damaged')
         self.assertTrue(any(f['file'] == journal for f in found))

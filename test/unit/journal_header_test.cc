@@ -63,7 +63,8 @@ TEST(Journal, HeaderWithInvalidFieldsIsRefusedDespiteItsChecksum)
     using Change = void (*)(journal_header &);
     const std::pair<Change, const char *> changes[] = {
         {[](journal_header &h) { h.version = 1; }, "version 1"},
-        {[](journal_header &h) { h.version = JOURNAL_VERSION + 1; }, "version 4"},
+        {[](journal_header &h) { h.version = JOURNAL_VERSION + 1; },
+         "version 4, this library reads 3; a newer libato made it"},
         {[](journal_header &h) { h.lanes = 0; }, "invalid header"},
         {[](journal_header &h) { h.lanes = UINT32_MAX; }, "invalid header"},
         {[](journal_header &h) { h.lanes = JOURNAL_LANES + 100; }, "invalid header"},
@@ -100,7 +101,9 @@ TEST(Journal, HeaderOfVersion2IsRefusedWithASentence)
     h.reserved = 63;
     h.checksum = checksum(&h, offsetof(journal_header, checksum));
     memcpy(bytes.data(), &h, sizeof(h));
-    expect_not_taken(bytes.data(), bytes.size() * 8, "version 2, this library reads 3");
+    expect_not_taken(
+        bytes.data(), bytes.size() * 8,
+        "version 2, this library reads 3; an older libato made it: make the file plain with that");
 }
 
 TEST(Journal, RangeThatIsTooShortIsRefused)

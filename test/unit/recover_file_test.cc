@@ -22,6 +22,8 @@ extern "C" {
 #include <filesystem>
 #include <memory>
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +100,19 @@ class RecoverFile : public testing::TestWithParam<int>
         EXPECT_EQ(m.error, err) << m.sentence;
         EXPECT_NE(m.sentence.find(word), std::string::npos) << m.sentence;
         EXPECT_EQ(read_file(reflection_of(path)), reflection);
+    }
+
+    // The manifest has version 1, in both copies.
+    void make_older()
+    {
+        for (size_t copy : {0, 4096}) {
+            Bytes record = read_at(manifest_of(path), copy, 512);
+            const uint32_t version = 1;
+            memcpy(&record[8], &version, 4);
+            const uint64_t sum = checksum(record.data(), 504);
+            memcpy(&record[504], &sum, 8);
+            write_at(manifest_of(path), copy, record.data(), record.size());
+        }
     }
 
     TempDir dir;
@@ -231,15 +246,28 @@ TEST_P(RecoverFile, MissingJournalIsAnErrorThatNamesIt)
 TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)
 {
     ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
-    Bytes was = read_file(manifest_of(path));
-    for (size_t copy : {0, 4096}) {
-        const uint32_t version = 1;
-        memcpy(&was[copy + 8], &version, 4);
-        uint64_t sum = checksum(&was[copy], 504);
-        memcpy(&was[copy + 504], &sum, 8);
-    }
-    write_file(manifest_of(path), was);
+    make_older();
     expect_refused(EUCLEAN, "version 1");
+    expect_refused(EUCLEAN, "an older libato made it: make the file plain with that one");
+    Fd may_read(path, O_RDONLY);
+    EXPECT_EQ(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, may_read, 0), MAP_FAILED);
+    EXPECT_EQ(errno, EUCLEAN);
+    EXPECT_NE(std::string(ato_errormsg()).find("an older libato made it"), std::string::npos);
+}
+
+// By the older library: there is no wait for the end of that process.
+TEST_P(RecoverFile, ManifestOfAnOlderVersionIsAnErrorAlsoWhileAnotherProcessHasTheFileMapped)
+{
+    const Mapped other(path, wish());
+    ASSERT_TRUE(other) << other.sentence;
+    const Bytes was = read_file(manifest_of(path));
+    make_older();
+    EXPECT_EQ(in_child([&] {
+                  expect_refused(EUCLEAN, "an older libato made it");
+                  return HasFailure() ? 1 : 0;
+              }),
+              0);
+    write_at(manifest_of(path), 0, was.data(), MANIFEST_BYTES);
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, RecoverFile, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),

@@ -85,8 +85,10 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     }
     if (m->found == MANIFEST_FOREIGN) {
         finding_add(&c->findings, FINDING_ERROR, name,
-                    "the manifest has version %u and format %u, which this program does not know",
-                    m->record.version, m->record.format);
+                    "the manifest has version %u and format %u, which this program does not know; "
+                    "%s",
+                    m->record.version, m->record.format,
+                    manifest_advice(m->record.version, MANIFEST_VERSION));
         return;
     }
     check_copies(c, name, m);

@@ -125,8 +125,9 @@ void judge(struct look *l)
     if (m->found == MANIFEST_FOREIGN) {
         judge_set(l, LOOK_DAMAGED,
                   "the manifest %s/%" PRIu64
-                  ".manifest is of version %u and format %u, which are not known",
-                  folder, inode, m->record.version, m->record.format);
+                  ".manifest is of version %u and format %u, which are not known; %s",
+                  folder, inode, m->record.version, m->record.format,
+                  manifest_advice(m->record.version, MANIFEST_VERSION));
         return;
     }
     if (m->found == MANIFEST_UNBORN) {
