@@ -138,6 +138,10 @@ std::vector<Mutant> all_mutants()
          "recovery, files|peers, two files"},
         {CodeFault::NeverNamed, "no manifest names a journal", "journal made"},
         {CodeFault::AlwaysNamed, "a manifest names a journal that is removed", "journal made"},
+        {CodeFault::NamedLate, "the name of a journal is not durable before its first commit",
+         "journal made|peers, two files"},
+        {CodeFault::UnnamedLate, "a journal is removed while the manifest durably names it",
+         "journal made"},
         {CodeFault::NoChecksum, "a lane counts without its checksum", "lanes made|journal made"},
         {CodeFault::NeverRetired, "a lane is never retired", "lanes made|journal made"},
 #ifdef WITH_SQLITE

@@ -278,9 +278,15 @@ int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct p
 
 int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)
 {
-    return !recovers && code_fault == (number ? CodeFault::NeverNamed : CodeFault::AlwaysNamed)
-               ? 0
-               : __real_area_set_journal(p, area, number, path);
+    if (recovers)
+        return __real_area_set_journal(p, area, number, path);
+    if (code_fault == (number ? CodeFault::NeverNamed : CodeFault::AlwaysNamed))
+        return 0;
+    if (code_fault != (number ? CodeFault::NamedLate : CodeFault::UnnamedLate))
+        return __real_area_set_journal(p, area, number, path);
+    persist_store_word(p, reinterpret_cast<uint64_t *>(area),
+                       number ? manifest_encode_size(number) : 0);
+    return 0;
 }
 
 } // extern "C"

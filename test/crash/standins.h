@@ -34,6 +34,8 @@ enum class CodeFault {
     OneFile,        // only the file that is recovered gets what a journal has for several
     NeverNamed,     // no manifest gets the name of a journal
     AlwaysNamed,    // no manifest loses it before the journal is removed
+    NamedLate,      // the name is visible, but not durable, when the first commit begins
+    UnnamedLate,    // its end is visible, but not durable, when the journal is removed
     NoChecksum,     // a lane is valid without its checksum
     NeverRetired,   // a lane stays committed
     AnyTime,        // a clean file is accepted with any mtime and size

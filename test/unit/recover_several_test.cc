@@ -10,6 +10,8 @@ extern "C" {
 #include "reflection/recovery/replay.h"
 }
 
+#include <algorithm>
+
 #include <sys/wait.h>
 
 namespace
@@ -318,6 +320,34 @@ TEST_P(RecoverSeveral, CommitOfFilesWithOneReflectionDirIsFinishedByAMapOfEither
         }
         ASSERT_FALSE(HasFailure());
     }
+}
+
+// ---- orders --------------------------------------------------------------------------------------
+
+// Otherwise the recoveries of two dead processes' commits to the same files, which begin with different files, could wait for
+// each other.
+TEST_P(RecoverSeveral, WaitsForAnAttachLockWithoutOneOfAHigherId)
+{
+    die_committed(3);
+    std::sort(paths.begin(), paths.end(), [](const std::string &a, const std::string &b) {
+        return read_at(manifest_of(a), 32, 16) < read_at(manifest_of(b), 32, 16);
+    });
+    Fd lowest(manifest_of(paths[0])), pool(journal());
+    ASSERT_EQ(locks_try(lowest, F_WRLCK, 0, 1), LOCKS_MINE);
+    pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0)
+        _exit(Mapped(paths[2], wish()) ? 0 : 1);
+    for (int ms = 0; ms < 10000 && locks_ask(pool, 1, 1) == LOCKS_FREE; ms++)
+        usleep(1000); // before it has this lock, it looks at its file alone
+    for (int ms = 0; ms < 50; ms++, usleep(1000))
+        for (size_t i : {1, 2})
+            EXPECT_EQ(locks_ask(Fd(manifest_of(paths[i])), 0, 1), LOCKS_FREE);
+    ASSERT_EQ(locks_drop(lowest, 0, 1), 0);
+    int status;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    expect_no_journals();
 }
 
 // ---- commits that cannot be finished ------------------------------------------------------------
