@@ -52,6 +52,16 @@ void AtoFile::map(Domain domain, int read_policy)
     base_ = static_cast<char *>(base);
 }
 
+void AtoFile::map_to_read()
+{
+    const int fd = open(("/proc/self/fd/" + std::to_string(fd_)).c_str(), O_RDONLY | O_CLOEXEC);
+    void *base = fd < 0 ? MAP_FAILED : ato_mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        fail("cannot map a file to read it: %s", fd < 0 ? std::strerror(errno) : ato_errormsg());
+    close(fd);
+    base_ = static_cast<char *>(base);
+}
+
 void AtoFile::unmap(int mode, unsigned threads)
 {
     struct ato_unmap_options o = {};

@@ -26,6 +26,7 @@ class AtoFile
     AtoFile &operator=(const AtoFile &) = delete;
 
     void map(Domain domain, int read_policy);
+    void map_to_read(); /* by another descriptor, which may only read */
     void unmap(int mode, unsigned threads = 0);
     struct ato_status stat() const;
     bool has_reflection() const;

@@ -4,8 +4,10 @@
  *
  *   write/SIZE   random writes by two processes on two halves of a file, against one on one half
  *   read/SIZE    reads of the same bytes of the same page by two processes, against one
+ *   beside/360K  reads of 360 KB, each of one moment, while two other processes write 64 bytes there without a pause: by a
+ *                descriptor that may only read, against one that may write; `slowest_ms`: of all these reads
  *
- * Sides: the base of the comparison (the floor of a write, memcpy() of a read) and libato, each by one
+ * Sides of the others: the base of the comparison (the floor of a write, memcpy() of a read) and libato, each by one
  * process and by two; `scaling` is the work of two in the time of one: the sum, over both, of the time alone
  * divided by the time beside the other. (A process by itself may be slower than the other, because of the
  * place of its memory.) `to_floor` and `to_memcpy`: libato's scaling relative to the base's. The second
@@ -25,6 +27,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -284,12 +287,108 @@ Case make_case(bool reads, const char *size, uint32_t bytes)
     return c;
 }
 
+/* ---- long reads beside two writers ---- */
+
+constexpr size_t LONG_READ = 360000;
+constexpr uint64_t READS = 500; /* of a round */
+
+struct Writers {
+    std::atomic<unsigned> ready{0};
+    std::atomic<size_t> file{0}; /* which they write to */
+};
+
+[[noreturn]] void write_for_ever(bench::AtoFile *const files[2], Writers *all, unsigned seed)
+{
+    std::mt19937 random(seed);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < 2; i++)
+        files[i]->map(bench::Domain::pmem, ATO_READ_GATHER);
+    all->ready++;
+    for (;;) {
+        const char bytes[64] = {static_cast<char>(random())};
+        if (!ato_memcpy(files[all->file]->at(random() % (LONG_READ / 64) * 64), bytes, 64))
+            fail("a write beside a read failed: %s", ato_errormsg());
+    }
+}
+
+/* Two files, so that this process can have both kinds of descriptor: a mapping that may write serves those that may not. */
+std::vector<Values> repeat_beside()
+{
+    end_files();
+    const uint64_t rounds = std::max<uint64_t>(1, settings.rounds() / LONGER);
+    bench::AtoFile may_write(LONG_READ, true), may_read(LONG_READ, true);
+    bench::AtoFile *const both[] = {&may_write, &may_read};
+    std::vector<char> buffer(LONG_READ);
+    double slowest[2] = {}, all[2] = {};
+    pid_t pids[2];
+    void *shared =
+        mmap(nullptr, sizeof(Writers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        fail("no memory to share: %s", std::strerror(errno));
+    auto *writers = new (shared) Writers();
+    for (unsigned i = 0; i < 2; i++)
+        if ((pids[i] = fork()) == 0)
+            write_for_ever(both, writers, i);
+        else if (pids[i] < 0)
+            fail("fork: %s", std::strerror(errno));
+    while (writers->ready < 2)
+        usleep(100);
+    may_write.map(bench::Domain::pmem, ATO_READ_GATHER);
+    may_read.map_to_read();
+    auto values = bench::interleave(
+        2, rounds, [] {},
+        [&](size_t side) {
+            double sum = 0;
+            writers->file = side;
+            for (uint64_t i = 0; i < READS; i++) {
+                const double ns = bench::ns_of([&] {
+                    if (!ato_memcpy(buffer.data(), both[side]->at(0), LONG_READ))
+                        fail("a read beside writers failed: %s", ato_errormsg());
+                });
+                slowest[side] = std::max(slowest[side], ns);
+                sum += ns;
+            }
+            all[side] += sum;
+            return sum / READS;
+        });
+    for (size_t side = 0; side < 2; side++) {
+        values[side]["per_s"] = 1e9 * static_cast<double>((rounds + 1) * READS) / all[side];
+        values[side]["slowest_ms"] = slowest[side] / 1e6;
+    }
+    for (pid_t pid : pids) {
+        if (waitpid(pid, nullptr, WNOHANG) != 0)
+            fail("a writer died");
+        kill(pid, SIGKILL);
+        waitpid(pid, nullptr, 0);
+    }
+    munmap(shared, sizeof(Writers));
+    may_read.unmap(ATO_UNMAP_FAST);
+    may_write.unmap(ATO_UNMAP_FAST);
+    return values;
+}
+
+Case case_beside()
+{
+    Case c;
+    c.name = "beside/360K";
+    c.sides = {"may_write", "may_only_read"};
+    c.goals = {{"may_only_read", "ratio", 3}};
+    c.repeat = repeat_beside;
+    c.promise = [](const std::string &) { return std::string("pmem: one moment's bytes"); };
+    return c;
+}
+
 std::vector<Case> cases()
 {
     if (std::thread::hardware_concurrency() < 2)
         return {}; /* scaling on one CPU says nothing */
-    return {make_case(false, "64", 64), make_case(false, "1K", 1024), make_case(false, "4K", 4096),
-            make_case(true, "64", 64),  make_case(true, "1K", 1024),  make_case(true, "4K", 4096)};
+    return {make_case(false, "64", 64),
+            make_case(false, "1K", 1024),
+            make_case(false, "4K", 4096),
+            make_case(true, "64", 64),
+            make_case(true, "1K", 1024),
+            make_case(true, "4K", 4096),
+            case_beside()};
 }
 
 } // namespace
