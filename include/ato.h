@@ -485,6 +485,10 @@ int ato_tx_commit_all(ato_tx *const tx[], int count);
 /* End it without any effect. EINVAL, EPERM. Since 0.1. */
 int ato_tx_abort(ato_tx *tx);
 
+/* Check whether one commit can write to both files in whose mappings the addresses lie, without a system call. Returns 0;
+ * -1 with EXDEV: it cannot (ato_tx_memcpy()), EINVAL: not in a mapping, EACCES: a file can only be read. Since 0.1. */
+int ato_alike(const void *a, const void *b);
+
 /* ---- Diagnostics ---- */
 
 /* Get counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the

@@ -10,6 +10,7 @@
 
 #include "lib/api/options.h"
 #include "lib/api/process.h"
+#include "lib/commit/journals.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
@@ -345,6 +346,16 @@ int ato_tx_abort(ato_tx *tx)
         return -1;
     end(t);
     return 0;
+}
+
+int ato_alike(const void *a, const void *b)
+{
+    struct mapping *x = table_find_to_change(a), *y = x ? table_find_to_change(b) : NULL;
+    if (!y)
+        return -1;
+    CALL_ON(x_call, x);
+    CALL_ON(y_call, y);
+    return journals_alike(x->file, y->file);
 }
 
 int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_options *opt)
