@@ -36,6 +36,10 @@ struct connection {
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     struct database *db;
     struct connection *next; /* of the same database */
+    sqlite3 **user;          /* SQLite's connection that uses it now; NULL: not known */
+    /* SQLite's connection whose open transaction has begun to change the database, and is to commit it together with others;
+     * NULL. Atomic. */
+    const sqlite3 *writer;
     /* The name of the super-journal that it is a member of; NULL. Its own thread changes it, with database_lock(); other threads
      * read it with that lock. */
     char *super;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "journals.h"
 
+#include "ato.h"
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
@@ -24,6 +25,13 @@ static struct memory_file *of(sqlite3_file *file)
     return (struct memory_file *)file;
 }
 
+/* A rollback journal is emptied: the transaction is over. */
+static void end_change(const struct memory_file *f)
+{
+    if (f->c)
+        __atomic_store_n(&f->c->writer, NULL, __ATOMIC_RELAXED);
+}
+
 static void drop(struct memory_file *f)
 {
     free(f->at);
@@ -33,6 +41,7 @@ static void drop(struct memory_file *f)
 
 static int file_close(sqlite3_file *file)
 {
+    end_change(of(file));
     drop(of(file));
     return SQLITE_OK;
 }
@@ -67,7 +76,7 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
 {
     struct memory_file *f = of(file);
     const sqlite3_int64 end = offset + n;
-    int r = f->before_write ? f->before_write(f->name, from, n) : SQLITE_OK;
+    int r = f->before_write ? f->before_write(f, from, n, offset) : SQLITE_OK;
     if (r == SQLITE_OK)
         r = make_room(f, end);
     if (r != SQLITE_OK)
@@ -84,6 +93,8 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
 static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     struct memory_file *f = of(file);
+    if (!size)
+        end_change(f);
     if (size < f->size)
         f->size = size;
     if (!f->size && f->room > KEPT_ROOM)
@@ -130,11 +141,14 @@ const sqlite3_io_methods memory_file_methods = {
 };
 
 /* Opens an empty file. */
-static void memory_file_open(sqlite3_file *file, const char *name,
-                             int (*before_write)(const char *, const void *, int))
+static void memory_file_open(sqlite3_file *file, const char *name, struct connection *c,
+                             int (*before_write)(const struct memory_file *, const void *, int,
+                                                 sqlite3_int64))
 {
-    *(struct memory_file *)file = (struct memory_file){
-        .as_file.pMethods = &memory_file_methods, .name = name, .before_write = before_write};
+    *(struct memory_file *)file = (struct memory_file){.as_file.pMethods = &memory_file_methods,
+                                                       .name = name,
+                                                       .c = c,
+                                                       .before_write = before_write};
 }
 
 /* ---- rollback journals ---- */
@@ -169,6 +183,64 @@ static int delete_left(sqlite3_vfs *below, const char *name)
                  name);
 }
 
+/* Returns a connection whose database this transaction of SQLite's has begun to change; NULL: there is none. All are alike, so
+ * that one suffices. It is the calling thread's. */
+static struct connection *changed_by(const sqlite3 *user)
+{
+    database_lock();
+    struct connection *c = NULL;
+    do
+        c = database_next(c);
+    while (c && __atomic_load_n(&c->writer, __ATOMIC_RELAXED) != user);
+    database_unlock();
+    return c;
+}
+
+/* Returns whether libato can commit both together; false with ato_errormsg(). If that is not known the commit tells. */
+static bool are_alike(struct connection *a, struct connection *b)
+{
+    /* The views stay mapped (database_renew()). */
+    pthread_mutex_lock(&a->in_call);
+    pthread_mutex_lock(&b->in_call);
+    const char *x = a->pending.view, *y = b->pending.view;
+    const bool alike = !x || !y || ato_alike(x, y) == 0 || errno != EXDEV;
+    pthread_mutex_unlock(&b->in_call);
+    pthread_mutex_unlock(&a->in_call);
+    return alike;
+}
+
+/* SQLite commits one database after the other if the main one has no file: then libato need not commit both together. */
+static int check_alike(sqlite3 *user, struct connection *before, struct connection *c)
+{
+    if (*sqlite3_db_filename(user, "main") == '\0' || are_alike(before, c))
+        return SQLITE_OK;
+    /* SQLITE_ERROR leaves the transaction open, but does not always undo what the statement has done. That matters if it has
+     * changed the first database, which takes a temporary trigger: SQLITE_IOERR makes SQLite roll the transaction back. */
+    const bool may_have_triggers = sqlite3_db_filename(user, "temp");
+    return fault_of_libato(may_have_triggers ? SQLITE_IOERR_WRITE : SQLITE_ERROR,
+                           "cannot write in this transaction to", c->name);
+}
+
+/* The length of a journal's header. */
+enum { HEADER = 28 };
+
+/* The header begins with zeros, and is all zeros at the end of a transaction. With synchronous=OFF it begins with other bytes:
+ * SQLite commits such a database by itself. */
+static int write_header(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset)
+{
+    static const char zeros[HEADER];
+    struct connection *c = f->c;
+    if (offset || n < HEADER || !c->user)
+        return SQLITE_OK;
+    const bool begins = *(const char *)from == 0 && memcmp(from, zeros, HEADER) != 0;
+    sqlite3 *user = begins ? *c->user : NULL;
+    struct connection *before = user ? changed_by(user) : NULL;
+    const int r = before && before != c ? check_alike(user, before, c) : SQLITE_OK;
+    if (r == SQLITE_OK)
+        __atomic_store_n(&c->writer, user, __ATOMIC_RELAXED);
+    return r;
+}
+
 int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                           int *out_flags)
 {
@@ -185,7 +257,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
         *out_flags = flags;
     const int r = delete_left(below, name);
     if (r == SQLITE_OK)
-        memory_file_open(file, name, NULL);
+        memory_file_open(file, name, c, write_header);
     return r;
 }
 
@@ -300,16 +372,17 @@ static bool has_file(const char *journal)
 /* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:
  * otherwise the first database that is rolled back would delete the super-journal, and the next one would take the transaction
  * for committed. (Bytes that are no name come from a shim that simulates crashes.) */
-static int before_write(const char *name, const void *from, int n)
+static int before_write(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset)
 {
     const char *journal = from;
+    (void)offset;
     if (n < (int)sizeof(ending) ||
         memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
         return SQLITE_OK;
     struct connection *c = database_find(journal, true);
     if (c && connection_journals_in_memory(c)) {
         super_give_up(c->super);
-        set_super(c, strdup(name));
+        set_super(c, strdup(f->name));
         return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
     }
     /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
@@ -339,7 +412,7 @@ int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int fla
         return below->xOpen(below, name, file, flags, out_flags);
     if (out_flags)
         *out_flags = flags;
-    memory_file_open(file, name, is_new ? before_write : NULL);
+    memory_file_open(file, name, NULL, is_new ? before_write : NULL);
     super_give_up(name); /* SQLite reads one only to find out whether a rollback needs it */
     return SQLITE_OK;
 }

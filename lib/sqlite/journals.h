@@ -8,6 +8,10 @@
  *
  * A journal is on the disk with ?journal=file, or if another process left it there.
  *
+ * SQLite writes the header of the journal just before a transaction changes the first page of a database. The transaction is
+ * refused there, by an error of the statement, if it has begun to change another database and libato cannot commit both
+ * together. A lock would be too early: BEGIN IMMEDIATE takes RESERVED of all databases, also of those that are only read.
+ *
  * Super-journals: transactions over several databases.
  *
  * SQLite writes the names of all rollback journals of the transaction to the super-journal, prepares each database
@@ -38,9 +42,10 @@ struct memory_file {
     sqlite3_file as_file; /* first */
     char *at;
     sqlite3_int64 size, room;
-    const char *name; /* SQLite's, which stays until the file is closed */
-    /* Of a super-journal: called with the name before each write, which fails with its result. Else NULL. */
-    int (*before_write)(const char *name, const void *from, int n);
+    const char *name;     /* SQLite's, which stays until the file is closed */
+    struct connection *c; /* of a rollback journal; else NULL */
+    /* Called before each write, which fails with its result. NULL: nothing is. */
+    int (*before_write)(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset);
 };
 
 extern const sqlite3_io_methods memory_file_methods;

@@ -301,6 +301,9 @@ static int control(struct connection *c, int what, void *arg)
         return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE:
         return data_fetch_limit(c, arg);
+    case SQLITE_FCNTL_PDB:
+        c->user = arg;
+        return c->below->xFileControl(c->file, what, arg);
     case SQLITE_FCNTL_PRAGMA:
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;

@@ -38,6 +38,13 @@ class SqliteSeveral : public Lab
     {
         return db.text("SELECT (SELECT sum(a) FROM main.t)||' '||(SELECT sum(a) FROM other.t)");
     }
+    /* As an SQLite that does not tell which connection uses a database. */
+    static void hide_handle(const Db &db)
+    {
+        static sqlite3 *none;
+        for (const char *name : {"main", "other"})
+            (void)sqlite3_file_control(db.handle, name, SQLITE_FCNTL_PDB, &none);
+    }
     static void roll_back(const Db &db)
     {
         if (!sqlite3_get_autocommit(db.handle)) {
@@ -98,6 +105,7 @@ TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
     chmod(path().c_str(), 0666);
     chmod(second().c_str(), 0600);
     Db db = open_both();
+    hide_handle(db);
     for (int turn = 0; turn < 2; turn++) {
         (void)logged();
         MUST(db, std::string("PRAGMA main.cache_size=5;") + CHANGE_BOTH + ";" +
@@ -116,6 +124,20 @@ TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
+TEST_F(SqliteSeveral, TheFirstWriteToAFileOfOtherWritersFails)
+{
+    make_both();
+    chmod(path().c_str(), 0666);
+    chmod(second().c_str(), 0600);
+    Db db = open_both();
+    MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x')");
+    (void)logged();
+    EXPECT_EQ(db.run("INSERT INTO other.t VALUES(20, 'x')"), SQLITE_ERROR) << db.error();
+    EXPECT_TRUE(logged("no commit can"));
+    MUST(db, "COMMIT");
+    EXPECT_EQ(both(db), "16 6");
+}
+
 class SqliteFolders : public SqliteSeveral
 {
   protected:
@@ -130,33 +152,255 @@ class SqliteFolders : public SqliteSeveral
         make_both();
         ASSERT_EQ(rename(second().c_str(), far().c_str()), 0);
     }
+    Db open_apart(const std::string &parameters = "") const
+    {
+        Db db(path(), parameters);
+        EXPECT_EQ(db.run("ATTACH '" + uri(far(), parameters) + "' AS other"), SQLITE_OK);
+        return db;
+    }
+    static void set_modes(const Db &db, const std::string &journal, const std::string &locking)
+    {
+        for (const std::string name : {"main", "other"}) {
+            MUST(db, "PRAGMA " + name + ".journal_mode=" + journal);
+            MUST(db, "PRAGMA " + name + ".locking_mode=" + locking);
+        }
+    }
+    /* The statement fails and says why. SQLITE_ERROR leaves the transaction open. */
+    void refuses(const Db &db, const std::string &statement, int code = SQLITE_ERROR) const
+    {
+        const bool was_open = !sqlite3_get_autocommit(db.handle);
+        (void)logged();
+        EXPECT_EQ(db.run(statement), code) << statement << ": " << db.error();
+        std::string words;
+        for (const std::string &entry : logged())
+            words += entry;
+        for (const std::string &part :
+             {path(), folder / ".ato", elsewhere / ".ato", std::string("reflection_dir")})
+            EXPECT_NE(words.find(part), std::string::npos) << part << " is not in: " << words;
+        EXPECT_EQ(!sqlite3_get_autocommit(db.handle), was_open && code == SQLITE_ERROR)
+            << statement;
+    }
 };
 
-TEST_F(SqliteFolders, TwoReflectionFoldersAreRefusedAtCommitAndOnlyIfBothAreWritten)
+TEST_F(SqliteFolders, TheFirstWriteToASecondFolderFailsAndNamesBoth)
 {
     make_both_apart();
-    Db db(path());
-    MUST(db, "ATTACH '" + uri(far()) + "' AS other");
-    for (const char *begin : {"BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"})
-        for (int turn = 0; turn < 2; turn++) {
-            MUST(db, std::string(begin) + "; INSERT INTO main.t VALUES(10, 'x'); "
-                                          "SELECT sum(a) FROM other.t; COMMIT");
-            MUST(db, std::string(begin) + "; INSERT INTO other.t VALUES(20, 'x'); COMMIT");
-            MUST(db, std::string(begin) + "; DELETE FROM main.t WHERE a=10; "
-                                          "DELETE FROM other.t WHERE a=20");
-            (void)logged();
-            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-            EXPECT_TRUE(logged("reflection_dir"));
-            roll_back(db);
-            EXPECT_EQ(both(db), "16 26");
-            MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+    for (const char *journal : {"delete", "truncate", "persist"})
+        for (const char *locking : {"normal", "exclusive"})
+            for (const char *begin : {"BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"}) {
+                SCOPED_TRACE(std::string(journal) + " " + locking + " " + begin);
+                Db db = open_apart();
+                set_modes(db, journal, locking);
+                for (int turn = 0; turn < 2; turn++) {
+                    MUST(db, std::string(begin) + "; INSERT INTO main.t VALUES(10, 'x')");
+                    refuses(db, "INSERT INTO other.t VALUES(20, 'x')");
+                    refuses(db, "CREATE TABLE other.n(a)");
+                    EXPECT_EQ(both(db), "16 6");
+                    MUST(db, "INSERT INTO main.t VALUES(11, 'y'); COMMIT");
+                    EXPECT_EQ(both(db), "27 6");
+                    MUST(db, std::string(begin) + "; DELETE FROM other.t WHERE a=1");
+                    refuses(db, "DELETE FROM main.t");
+                    MUST(db, "ROLLBACK");
+                    EXPECT_EQ(both(db), "27 6");
+                    MUST(db, "DELETE FROM main.t WHERE a>=10");
+                }
+                EXPECT_EQ(db.close(), SQLITE_OK);
+                EXPECT_EQ(stock_sum(path()) + " " + stock_sum(far()), "6 6");
+            }
+}
+
+TEST_F(SqliteFolders, TheOneThatIsOnlyReadOrWasWrittenBeforeIsNotRefused)
+{
+    make_both_apart();
+    for (const char *journal : {"delete", "truncate", "persist"})
+        for (const char *locking : {"normal", "exclusive"})
+            for (const char *begin : {"BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"}) {
+                SCOPED_TRACE(std::string(journal) + " " + locking + " " + begin);
+                Db db = open_apart();
+                set_modes(db, journal, locking);
+                for (const char *end : {"COMMIT", "ROLLBACK"})
+                    for (const char *table : {"main.t", "other.t", "main.t"}) {
+                        MUST(db, std::string(begin) + "; INSERT INTO " + table +
+                                     " VALUES(10, 'x'); SELECT sum(a) FROM main.t;"
+                                     "SELECT sum(a) FROM other.t;" +
+                                     end);
+                        MUST(db, std::string("DELETE FROM ") + table + " WHERE a=10");
+                    }
+            }
+}
+
+TEST_F(SqliteFolders, ARefusedStatementIsUndoneWithinItsSavepoint)
+{
+    make_both_apart();
+    Db db = open_apart();
+    MUST(db, "SAVEPOINT one; INSERT INTO main.t VALUES(10, 'x'); SAVEPOINT two");
+    refuses(db, "INSERT INTO other.t VALUES(20, 'x')");
+    MUST(db, "ROLLBACK TO two; INSERT INTO main.t VALUES(11, 'y'); RELEASE one");
+    EXPECT_EQ(both(db), "27 6");
+    /* SQLite commits pages that ROLLBACK TO has restored. */
+    MUST(db, "BEGIN; SAVEPOINT one; DELETE FROM main.t; ROLLBACK TO one");
+    refuses(db, "INSERT INTO other.t VALUES(20, 'x')");
+    MUST(db, "COMMIT; INSERT INTO other.t VALUES(20, 'x')");
+    EXPECT_EQ(both(db), "27 26");
+}
+
+/* Only a temporary trigger makes one statement write to two databases. SQLite does not undo each such statement by itself. */
+TEST_F(SqliteFolders, WithTemporaryTriggersTheTransactionIsRolledBack)
+{
+    make_both_apart();
+    Db db = open_apart();
+    MUST(db, "CREATE TABLE main.plain(a); CREATE TABLE other.copy(a);"
+             "CREATE TEMP TRIGGER copies AFTER INSERT ON main.t BEGIN"
+             " INSERT INTO copy VALUES(new.a); END;"
+             "CREATE TEMP TRIGGER copies_plain AFTER INSERT ON main.plain BEGIN"
+             " INSERT INTO copy VALUES(new.a); END");
+    for (const char *insert :
+         {"INSERT INTO main.t VALUES(10, 'x')",
+          "INSERT INTO main.t SELECT a+10, b||'x' FROM main.t", "INSERT INTO main.plain VALUES(10)",
+          "INSERT INTO main.plain SELECT a FROM main.t"})
+        for (const char *before : {"COMMIT", "UPDATE main.t SET a=a+10"}) {
+            MUST(db, std::string("BEGIN;") + before);
+            refuses(db, insert, SQLITE_IOERR);
+            EXPECT_EQ(both(db), "6 6") << insert;
+            EXPECT_EQ(db.number("SELECT count(*) FROM main.plain"), 0) << insert;
+            EXPECT_EQ(db.number("SELECT count(*) FROM other.copy"), 0) << insert;
         }
-    EXPECT_EQ(db.close(), SQLITE_OK);
-    const std::string one = "reflection_dir=" + (elsewhere / "reflections");
-    Db again(path(), one);
-    MUST(again, "ATTACH '" + uri(far(), one) + "' AS other");
-    MUST(again, std::string(CHANGE_BOTH) + "; COMMIT");
-    EXPECT_EQ(both(again), "16 26");
+    MUST(db, "INSERT INTO other.t VALUES(20, 'x')");
+    EXPECT_EQ(both(db), "6 26");
+}
+
+TEST_F(SqliteFolders, AnalyzeAndReindexOfAllLeaveThemSound)
+{
+    make_both_apart();
+    Db db = open_apart();
+    for (const char *all : {"ANALYZE", "REINDEX"})
+        for (const char *end : {"COMMIT", "ROLLBACK"}) {
+            refuses(db, all);
+            MUST(db, "BEGIN");
+            refuses(db, all);
+            MUST(db, end);
+            for (const char *name : {"main", "other"}) {
+                MUST(db, std::string("BEGIN;") + all + " " + name + ".t; ROLLBACK");
+                EXPECT_EQ(db.text(std::string("PRAGMA ") + name + ".integrity_check"), "ok") << all;
+            }
+            EXPECT_EQ(both(db), "6 6");
+        }
+}
+
+TEST_F(SqliteFolders, ANewDatabaseInASecondFolderIsRefusedToo)
+{
+    make_both_apart();
+    Db db = open_apart();
+    MUST(db, "ATTACH '" + uri(elsewhere / "new.db") + "' AS third");
+    MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x')");
+    refuses(db, "CREATE TABLE third.t(a)");
+    MUST(db, "ROLLBACK; BEGIN; CREATE TABLE third.t(a); INSERT INTO other.t VALUES(20, 'x')");
+    refuses(db, "INSERT INTO main.t VALUES(10, 'x')");
+    MUST(db, "COMMIT");
+    EXPECT_EQ(both(db), "6 26");
+}
+
+TEST_F(SqliteFolders, TwoConnectionsOfAThreadWriteToAFolderEach)
+{
+    make_both_apart();
+    for (const char *journal : {"delete", "persist"}) {
+        const Db one(path()), two(far());
+        for (const char *end : {"COMMIT", "ROLLBACK"}) {
+            MUST(one, std::string("PRAGMA journal_mode=") + journal +
+                          "; BEGIN; INSERT INTO t VALUES(10, 'x')");
+            MUST(two, std::string("PRAGMA journal_mode=") + journal +
+                          "; BEGIN; INSERT INTO t VALUES(10, 'x')");
+            MUST(one, end);
+            MUST(two, end);
+            MUST(one, "DELETE FROM t WHERE a=10");
+            MUST(two, "DELETE FROM t WHERE a=10");
+        }
+    }
+}
+
+/* The connection that writes is known although others use the cache meanwhile. */
+TEST_F(SqliteFolders, ConnectionsThatShareACacheWriteToAFolderEach)
+{
+    make_both_apart();
+    Db reader(path());
+    MUST(reader, "ATTACH '" + uri(far(), "cache=shared") + "' AS other; PRAGMA read_uncommitted=1");
+    const Db writer(far(), "cache=shared");
+    MUST(writer, "BEGIN; INSERT INTO t VALUES(20, 'x')");
+    MUST(reader, "BEGIN; SELECT sum(a) FROM other.t; INSERT INTO main.t VALUES(10, 'x'); COMMIT");
+    MUST(writer, "COMMIT");
+    MUST(reader, "BEGIN; DELETE FROM other.t WHERE a=20");
+    EXPECT_EQ(writer.number("SELECT count(*) FROM sqlite_schema"), 2);
+    refuses(reader, "DELETE FROM main.t");
+    MUST(reader, "ROLLBACK");
+    EXPECT_EQ(both(reader), "16 26");
+}
+
+TEST_F(SqliteFolders, DatabasesThatCommitWithoutLibatoAreNotRefused)
+{
+    make_both_apart();
+    for (const char *parameters : {"journal=memory", "journal=file"})
+        for (const char *wal : {"main", "other"}) {
+            if (!strcmp(parameters, "journal=file"))
+                wal = "temp"; /* none */
+            Db db = open_apart(parameters);
+            MUST(db, std::string("PRAGMA ") + wal + ".journal_mode=WAL; CREATE TEMP TABLE x(a)");
+            for (const char *end : {"COMMIT", "ROLLBACK"}) {
+                MUST(db, std::string("INSERT INTO x VALUES(1);") + CHANGE_BOTH +
+                             "; INSERT INTO x VALUES(1);" + end);
+                MUST(db, std::string("BEGIN; INSERT INTO other.t VALUES(30, 'y');"
+                                     "INSERT INTO main.t VALUES(30, 'y'); ") +
+                             end);
+                EXPECT_EQ(both(db), !strcmp(end, "COMMIT") ? "46 56" : "6 6") << parameters << wal;
+                MUST(db, "DELETE FROM main.t WHERE a>3");
+                MUST(db, "DELETE FROM other.t WHERE a>3");
+            }
+            MUST(db, std::string("PRAGMA ") + wal + ".journal_mode=DELETE");
+        }
+}
+
+/* ato_sqlite(7): SQLite commits one database after the other then. */
+TEST_F(SqliteFolders, DatabasesThatSqliteCommitsOneByOneAreNotRefused)
+{
+    make_both_apart();
+    for (const char *mode :
+         {"main.journal_mode=MEMORY", "main.journal_mode=OFF", "other.journal_mode=MEMORY",
+          "other.journal_mode=OFF", "main.synchronous=OFF", "other.synchronous=OFF"}) {
+        Db db = open_apart();
+        MUST(db, std::string("PRAGMA ") + mode);
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(both(db), "16 26") << mode;
+        MUST(db, "BEGIN; DELETE FROM other.t WHERE a>3; DELETE FROM main.t WHERE a>3; COMMIT");
+    }
+    for (const char *main : {":memory:", "", "file:/memory?vfs=memdb"}) {
+        Db db = Db::stock(path());
+        db.close();
+        ASSERT_EQ(sqlite3_open_v2(main, &db.handle,
+                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
+                                  nullptr),
+                  SQLITE_OK);
+        MUST(db, "ATTACH '" + uri(path()) + "' AS a; ATTACH '" + uri(far()) + "' AS b");
+        const bool in_steps = db.run("BEGIN; INSERT INTO a.t VALUES(10, 'x');"
+                                     "INSERT INTO b.t VALUES(10, 'x'); COMMIT") == SQLITE_OK;
+        EXPECT_EQ(in_steps, *sqlite3_db_filename(db.handle, "main") == '\0') << main;
+        roll_back(db);
+        MUST(db, "DELETE FROM a.t WHERE a=10");
+        MUST(db, "DELETE FROM b.t WHERE a=10");
+    }
+}
+
+TEST_F(SqliteFolders, AnSqliteThatDoesNotTellItsConnectionIsRefusedAtCommit)
+{
+    make_both_apart();
+    Db db = open_apart();
+    hide_handle(db);
+    for (int turn = 0; turn < 2; turn++) {
+        MUST(db, CHANGE_BOTH);
+        (void)logged();
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
+        EXPECT_TRUE(logged("reflection_dir"));
+        roll_back(db);
+        EXPECT_EQ(both(db), "6 6");
+    }
 }
 
 TEST_F(SqliteFolders, OneReflectionFolderServesDatabasesOfTwoFolders)
@@ -354,6 +598,7 @@ TEST_F(SqliteSeveral, AForkedChildClosesAfterAFailedCommit)
     chmod(path().c_str(), 0666);
     chmod(second().c_str(), 0600);
     Db db = open_both();
+    hide_handle(db);
     MUST(db, "PRAGMA locking_mode=EXCLUSIVE");
     MUST(db, CHANGE_BOTH);
     EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
