@@ -487,7 +487,7 @@ int ato_tx_abort(ato_tx *tx);
 
 /* Check whether one commit can write to both files in whose mappings the addresses lie, without a system call. Returns 0;
  * -1 with EXDEV: it cannot (ato_tx_memcpy()), EINVAL: not in a mapping, EACCES: a file can only be read. Since 0.1. */
-int ato_alike(const void *a, const void *b);
+int ato_tx_together(const void *a, const void *b);
 
 /* ---- Diagnostics ---- */
 

@@ -348,7 +348,7 @@ int ato_tx_abort(ato_tx *tx)
     return 0;
 }
 
-int ato_alike(const void *a, const void *b)
+int ato_tx_together(const void *a, const void *b)
 {
     struct mapping *x = table_find_to_change(a), *y = x ? table_find_to_change(b) : NULL;
     if (!y)

@@ -183,7 +183,7 @@ static int delete_left(sqlite3_vfs *below, const char *name)
                  name);
 }
 
-/* Returns a connection whose database this transaction of SQLite's has begun to change; NULL: there is none. All are alike, so
+/* Returns a connection whose database this transaction of SQLite's has begun to change; NULL: there is none. All fit together, so
  * that one suffices. It is the calling thread's. */
 static struct connection *changed_by(const sqlite3 *user)
 {
@@ -197,22 +197,22 @@ static struct connection *changed_by(const sqlite3 *user)
 }
 
 /* Returns whether libato can commit both together; false with ato_errormsg(). If that is not known the commit tells. */
-static bool are_alike(struct connection *a, struct connection *b)
+static bool fit_together(struct connection *a, struct connection *b)
 {
     /* The views stay mapped (database_renew()). */
     pthread_mutex_lock(&a->in_call);
     pthread_mutex_lock(&b->in_call);
     const char *x = a->pending.view, *y = b->pending.view;
-    const bool alike = !x || !y || ato_alike(x, y) == 0 || errno != EXDEV;
+    const bool fit = !x || !y || ato_tx_together(x, y) == 0 || errno != EXDEV;
     pthread_mutex_unlock(&b->in_call);
     pthread_mutex_unlock(&a->in_call);
-    return alike;
+    return fit;
 }
 
 /* SQLite commits one database after the other if the main one has no file: then libato need not commit both together. */
-static int check_alike(sqlite3 *user, struct connection *before, struct connection *c)
+static int check_together(sqlite3 *user, struct connection *before, struct connection *c)
 {
-    if (*sqlite3_db_filename(user, "main") == '\0' || are_alike(before, c))
+    if (*sqlite3_db_filename(user, "main") == '\0' || fit_together(before, c))
         return SQLITE_OK;
     /* SQLITE_ERROR leaves the transaction open, but does not always undo what the statement has done. That matters if it has
      * changed the first database, which takes a temporary trigger: SQLITE_IOERR makes SQLite roll the transaction back. */
@@ -235,7 +235,7 @@ static int write_header(const struct memory_file *f, const void *from, int n, sq
     const bool begins = *(const char *)from == 0 && memcmp(from, zeros, HEADER) != 0;
     sqlite3 *user = begins ? *c->user : NULL;
     struct connection *before = user ? changed_by(user) : NULL;
-    const int r = before && before != c ? check_alike(user, before, c) : SQLITE_OK;
+    const int r = before && before != c ? check_together(user, before, c) : SQLITE_OK;
     if (r == SQLITE_OK)
         __atomic_store_n(&c->writer, user, __ATOMIC_RELAXED);
     return r;

@@ -214,15 +214,15 @@ TEST_P(TwoFolders, CommitOfTwoTransactionsIsRefusedAndEachCommitsByItself)
 
 TEST_P(TwoFolders, AlikeTellsItWithoutATransaction)
 {
-    EXPECT_TRUE(refused(ato_alike(a.at(0), b.at(PAGE)) < 0));
-    EXPECT_TRUE(refused(ato_alike(b.at(0), a.at(PAGE)) < 0));
-    EXPECT_EQ(ato_alike(a.at(0), a.at(PAGE)), 0) << ato_errormsg();
-    EXPECT_TRUE(ato_alike(a.at(0), nullptr) < 0 && errno == EINVAL) << ato_errormsg();
-    EXPECT_TRUE(ato_alike(&a, a.at(0)) < 0 && errno == EINVAL) << ato_errormsg();
+    EXPECT_TRUE(refused(ato_tx_together(a.at(0), b.at(PAGE)) < 0));
+    EXPECT_TRUE(refused(ato_tx_together(b.at(0), a.at(PAGE)) < 0));
+    EXPECT_EQ(ato_tx_together(a.at(0), a.at(PAGE)), 0) << ato_errormsg();
+    EXPECT_TRUE(ato_tx_together(a.at(0), nullptr) < 0 && errno == EINVAL) << ato_errormsg();
+    EXPECT_TRUE(ato_tx_together(&a, a.at(0)) < 0 && errno == EINVAL) << ato_errormsg();
     const int fd = open(a.path.c_str(), O_RDWR | O_CLOEXEC);
     void *reads = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0);
     ASSERT_NE(reads, MAP_FAILED) << ato_errormsg();
-    EXPECT_TRUE(ato_alike(a.at(0), reads) < 0 && errno == EACCES) << ato_errormsg();
+    EXPECT_TRUE(ato_tx_together(a.at(0), reads) < 0 && errno == EACCES) << ato_errormsg();
     EXPECT_EQ(ato_munmap(reads, SIZE, ATO_UNMAP_FAST), 0) << ato_errormsg();
     close(fd);
     expect_models();
