@@ -146,9 +146,8 @@ bool database_read_header(const struct database *db, char header[MASK_HEADER])
 
 sqlite3_int64 database_length(const struct database *db)
 {
-    return lseek(
-        db->fd, 0,
-        SEEK_END); /* a stat would give the next store a new mtime, which costs more to sync */
+    /* After a stat the next store would get a new mtime, which the next sync has to write too. */
+    return lseek(db->fd, 0, SEEK_END);
 }
 
 static bool is_masked(const struct database *db)
