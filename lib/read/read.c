@@ -49,45 +49,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRIES = 8, PASSES = 10 };
+enum { PASSES = 10 };
 
 /* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
 static int check_end(struct file *f, uint64_t end)
 {
     return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
-}
-
-static int read_one(struct mapping *m, uint64_t offset, char *dst, unsigned n, unsigned *retries,
-                    struct read_versions *noted)
-{
-    struct file *f = m->file;
-    uint64_t page = offset / PAGE_BYTES;
-    unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    const struct page_state *s = load_look(f, page);
-    if (!s)
-        return -1;
-    uint64_t asked = bitmap_touched(begin, n), away = 0;
-    if (policy_of(m) != ATO_READ_GATHER)
-        away = __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked;
-    /* Deployed slices may bypass the CPU's caches, and would have to be fetched again. So if all that is asked for
-     * lies in R, it is read there first and deployed after. Slices in two homes are read faster from one. */
-    if (away && away != asked)
-        deploy_for_reader(m, offset, n);
-    for (; *retries < TRIES; (*retries)++) {
-        uint64_t version = read_steady_version(f, s);
-        if (!version || check_end(f, offset + n) < 0)
-            return -1;
-        if (!read_try(f, s, version, page, begin, n, dst))
-            continue;
-        if (noted) {
-            noted->of = noted->few;
-            noted->few[0] = version;
-        }
-        if (away == asked)
-            deploy_for_reader(m, offset, n);
-        return 1;
-    }
-    return 0;
 }
 
 int read_versions_init(struct read_versions *v, uint64_t pages)
@@ -163,7 +130,7 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
                 return -1;
             *version = now;
             seam_point(SEAM_VERSION, f);
-            RACES_MEANT_BEGIN(); /* as in read_try() */
+            RACES_MEANT_BEGIN(); /* as in read_at_once() */
             if (now)
                 read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
             else if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
@@ -194,38 +161,26 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
     return r;
 }
 
-static int read_many(struct mapping *m, uint64_t offset, char *dst, uint64_t n, unsigned *retries,
-                     struct read_versions *noted)
-{
-    struct read_versions own, *v = noted ? noted : &own;
-    int r = 0;
-    if (policy_of(m) != ATO_READ_GATHER)
-        deploy_for_reader(m, offset, n);
-    if (read_versions_init(v, page_span_count(offset, n)) < 0)
-        return -1;
-    for (unsigned i = 0; r == 0 && i < PASSES; i++) {
-        r = read_pass(m->file, offset, dst, n, v->of, NULL);
-        *retries += i > 1;
-    }
-    if (r == 0)
-        r = read_reserved(m->file, offset, dst, n, v->of);
-    if (r < 0 || !noted)
-        read_versions_free(v);
-    return r;
-}
-
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
                struct read_versions *versions)
 {
-    unsigned retries = 0;
+    struct read_versions own, *v = versions ? versions : &own;
+    unsigned passes = 0;
     int r = 0;
-    if (offset % PAGE_BYTES + n <= PAGE_BYTES)
-        r = read_one(m, offset, dst, (unsigned)n, &retries, versions);
+    if (read_versions_init(v, page_span_count(offset, n)) < 0)
+        return -1;
+    for (; r == 0 && passes < PASSES; passes++)
+        r = read_pass(m->file, offset, dst, n, v->of, NULL);
     if (r == 0)
-        r = read_many(m, offset, dst, n, &retries, versions);
+        r = read_reserved(m->file, offset, dst, n, v->of);
+    if (r < 0 || !versions)
+        read_versions_free(v);
     if (r < 0)
         return -1;
-    if (retries)
-        count(m, COUNT_READ_RETRIES, retries);
+    /* After the copy: deployed slices may bypass the CPU's caches, and would have to be fetched again. */
+    if (policy_of(m) != ATO_READ_GATHER)
+        deploy_for_reader(m, offset, n);
+    if (passes > 2)
+        count(m, COUNT_READ_RETRIES, passes - 2);
     return 0;
 }

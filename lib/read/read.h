@@ -62,21 +62,6 @@ static inline void read_copy(struct file *f, const struct page_state *s, uint64_
     copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
 }
 
-/* The same for a page that another thread may hold. Returns true if the page still has `version` after the copy.
- * The race is intended: during the copy a flip may become visible, and the next writer may store to the home that
- * was valid. The version shows that, and the caller copies again (read.c, point 2). */
-static inline bool read_try(struct file *f, const struct page_state *s, uint64_t version,
-                            uint64_t page, unsigned begin, unsigned n, char *dst)
-{
-    seam_point(SEAM_VERSION, s);
-    RACES_MEANT_BEGIN();
-    read_copy(f, s, page, begin, n, dst);
-    RACES_MEANT_END(dst, n);
-    seam_point(SEAM_CHECK, s);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;
-}
-
 /*
  * The common case of a read: within one page that has a state, nothing to deploy, no flip meanwhile, no error.
  * Returns true if the copy is valid. False: use read_bytes(); dst may hold anything. n is from 1 to PAGE_BYTES. `few`:
@@ -119,7 +104,9 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     if (!home && !gathers)
         return false;
     seam_point(SEAM_VERSION, s);
-    RACES_MEANT_BEGIN(); /* as in read_try() */
+    /* The race is intended: during the copy a flip may become visible, and the next writer may store to the home that was
+     * valid. The version shows that, and the caller copies again (read.c, point 2). */
+    RACES_MEANT_BEGIN();
     if (few)
         copy_few(dst, f->o + offset, n);
     else if (home)

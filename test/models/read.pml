@@ -390,7 +390,7 @@ proctype reader()
     d_step { then[0] = now[0]; then[1] = now[1]; then[2] = now[2]; moments = 1 };
     do
     :: passes == PASSES || done -> break
-    :: else -> /* read_many(); read_one() and read_at_once() are two passes over one page, with one copy at most */
+    :: else -> /* read_bytes(); read_at_once() is two passes over one page, with one copy at most */
         d_step { passes++; done = true };
         if :: pages & 1 -> pass(0) :: else fi;
         if :: pages & 2 -> pass(1) :: else fi;
