@@ -69,7 +69,7 @@ static int map_view(struct mapping *m, int fd, void *hint)
 
 static struct mapping *new_mapping(const struct file_wish *w)
 {
-    struct mapping *m = calloc(1, sizeof(*m));
+    struct mapping *m = process_is_set_up ? calloc(1, sizeof(*m)) : NULL;
     if (!m)
         return report_null(ENOMEM, "no memory to map a file");
     m->length = w->length;
@@ -90,7 +90,7 @@ static struct mapping *new_mapping(const struct file_wish *w)
 
 static void *map_file(int fd, const struct file_wish *w)
 {
-    struct mapping *m = process_set_up() == 0 ? new_mapping(w) : NULL;
+    struct mapping *m = new_mapping(w);
     if (!m)
         return MAP_FAILED;
     void *base = MAP_FAILED;

@@ -11,9 +11,7 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 static void before_fork(void)
 {
@@ -50,35 +48,18 @@ static void in_child(void)
     unlock_all();
 }
 
-static void at_exit(void)
+bool process_is_set_up;
+
+/* Before the program's own constructors, so that no thread can fork while this is half done. */
+static void __attribute__((constructor(101))) set_up(void)
+{
+    page_set_up();
+    process_is_set_up = pthread_atfork(before_fork, in_parent, in_child) == 0;
+}
+
+/* After all other destructors, and the handlers of atexit(3): they may unmap files. */
+static void __attribute__((destructor(101))) at_exit(void)
 {
     journals_close_all();
     files_exit();
-}
-
-enum { SET_UP_TRIES = 4 };
-static pthread_once_t tries[SET_UP_TRIES] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT,
-                                             PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
-static bool forks;
-bool process_is_set_up;
-
-static void try_to_set_up(void)
-{
-    forks = forks || pthread_atfork(before_fork, in_parent, in_child) == 0;
-    const bool exits = forks && atexit(at_exit) == 0; /* the last try, if it succeeds */
-    if (exits)
-        page_set_up();
-    __atomic_store_n(&process_is_set_up, exits, __ATOMIC_RELEASE);
-}
-
-int process_set_up_first(void)
-{
-    static unsigned next;
-    unsigned i = __atomic_load_n(&next, __ATOMIC_ACQUIRE);
-    pthread_once(&tries[i], try_to_set_up);
-    if (__atomic_load_n(&process_is_set_up, __ATOMIC_ACQUIRE))
-        return 0;
-    if (i + 1 < SET_UP_TRIES)
-        __atomic_compare_exchange_n(&next, &i, i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    return report_error(ENOMEM, "no memory to register the handlers of fork and exit");
 }

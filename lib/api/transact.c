@@ -9,7 +9,6 @@
 #include "ato.h"
 
 #include "lib/api/options.h"
-#include "lib/api/process.h"
 #include "lib/commit/journals.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
@@ -111,7 +110,7 @@ static ato_tx *begin(const struct ato_tx_options *o)
     if (o->wait_ms > UINT32_MAX || o->run_ms > UINT32_MAX)
         return report_null(EINVAL, "%s is more than 2^32 - 1",
                            o->run_ms > UINT32_MAX ? "run_ms" : "wait_ms");
-    struct tx *t = process_set_up() < 0 ? NULL : handle_make(thread_id(), o->flags);
+    struct tx *t = handle_make(thread_id(), o->flags);
     if (!t)
         return NULL;
     t->wait_ms = o->wait_ms ? o->wait_ms : TX_WAIT_MS;

@@ -5,7 +5,6 @@
 
 __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit_of_thread;
 static int have_key;
 static uint64_t taken; /* bit n: a thread has number n */
@@ -18,14 +17,13 @@ static void give_back(void *number_plus_1)
     __atomic_fetch_and(&taken, ~(1ull << n), __ATOMIC_RELEASE);
 }
 
-static void make_key(void)
+static void __attribute__((constructor(101))) make_key(void)
 {
     have_key = pthread_key_create(&at_exit_of_thread, give_back) == 0;
 }
 
 unsigned thread_register(void)
 {
-    pthread_once(&once, make_key);
     unsigned n = THREAD_SHARED;
     uint64_t seen = __atomic_load_n(&taken, __ATOMIC_RELAXED);
     while (have_key && ~seen) {

@@ -393,14 +393,6 @@ static void go_on(const Scene &s, World &w, const Fault *fault)
     expect_locks_free(w, fault, "to go on");
 }
 
-// A child has no mapping: set_up() in lib/api/map.c.
-static void expect_children_have_none(const World &w)
-{
-    int seen = in_child([&] { return w.is_mapped() ? 1 : 0; });
-    if (seen != 0)
-        wrong("a child has the mapping");
-}
-
 static void leave(World &w)
 {
     if (w.other && ato_munmap(w.other, w.near.size(), ATO_UNMAP_SPATIAL) < 0)
@@ -430,9 +422,6 @@ static void live(const Scene &s, World &w, const Fault *fault, const Relief &rel
     bool ok = the_act(s, w, fault, relief);
     what_follows(s, w, fault, ok);
     go_on(s, w, fault);
-    if (fault && (strcmp(fault->call.name, "pthread_atfork") == 0 ||
-                  strcmp(fault->call.name, "atexit") == 0))
-        expect_children_have_none(w);
     leave(w);
     expect_given_back(w, before, fault);
 }

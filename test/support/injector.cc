@@ -379,13 +379,9 @@ extern "C" int __wrap_shm_open(const char *name, int flags, mode_t mode)
 WRAP_NUMBER(pthread_create,
             (pthread_t * thread, const pthread_attr_t *a, void *(*run)(void *), void *argument),
             (thread, a, run, argument), EAGAIN)
-WRAP_NUMBER(pthread_key_create, (pthread_key_t * key, void (*end)(void *)), (key, end), EAGAIN)
 #ifndef WITH_SANITIZER
 WRAP_NUMBER(pthread_setspecific, (pthread_key_t key, const void *value), (key, value), ENOMEM)
 #endif
-WRAP_NUMBER(pthread_atfork, (void (*before)(void), void (*parent)(void), void (*child)(void)),
-            (before, parent, child), ENOMEM)
-WRAP_NUMBER(atexit, (void (*run)(void)), (run), ENOMEM)
 WRAP(int, -1, sched_getaffinity, (pid_t process, size_t n, void *cpus), (process, n, cpus), EINVAL)
 
 // ---- libpmemobj
