@@ -8,7 +8,7 @@
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/read/read.h"
-#include "lib/read/reader.h"
+#include "lib/read/reader_state.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/birth.h"
 
@@ -19,18 +19,16 @@
 
 struct manifest_guard guard_of(struct file *f)
 {
+    pthread_mutex_t *lock = f->reader ? &f->reader->lock : &mutexes[MUTEX_GUARD];
     struct manifest_record record = {0};
     enum manifest_finding found = MANIFEST_DAMAGED;
     int which;
-    if (f->reader) {
-        (void)reader_record(f, &record);
-        return record.guard;
-    }
-    mutex_lock(MUTEX_GUARD);
-    /* Another process may have written both copies, one after the other, meanwhile: try again. */
-    for (int i = 0; i < 8 && found != MANIFEST_VALID; i++)
+    pthread_mutex_lock(lock);
+    /* A reader's plain file has no manifest. Another process may have written both copies, one after the other, meanwhile: try
+     * again. */
+    for (int i = 0; i < 8 && f->pairing.manifest && found != MANIFEST_VALID; i++)
         found = manifest_read(f->pairing.manifest, &record, &which);
-    mutex_unlock(MUTEX_GUARD);
+    pthread_mutex_unlock(lock);
     return record.guard;
 }
 

@@ -208,16 +208,6 @@ int reader_size(struct file *f, uint64_t *size)
     return 0;
 }
 
-bool reader_record(const struct file *f, struct manifest_record *record)
-{
-    struct manifest_sizes sizes;
-    pthread_mutex_lock(&f->reader->lock);
-    bool found =
-        f->reader->state != READER_PLAIN && reader_state_manifest(&f->pairing, record, &sizes) == 0;
-    pthread_mutex_unlock(&f->reader->lock);
-    return found;
-}
-
 /* ---- opening ---- */
 
 int reader_open(struct file *f, int fd, const struct identity *identity,

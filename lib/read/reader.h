@@ -47,7 +47,4 @@ int reader_refresh(struct file *f);
  * necessary. */
 int reader_size(struct file *f, uint64_t *size);
 
-/* Reads the record of the file's manifest. Returns false if it has none, or it cannot be read. */
-bool reader_record(const struct file *f, struct manifest_record *record);
-
 #endif

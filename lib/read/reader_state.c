@@ -77,39 +77,31 @@ static int watch(struct file *f)
     return 1;
 }
 
-int reader_state_manifest(const struct pairing *pr, struct manifest_record *record,
-                          struct manifest_sizes *sizes)
-{
-    _Alignas(8) char bytes[MANIFEST_BYTES];
-    int which;
-    memset(bytes, 0, sizeof(bytes));
-    if (pread(pr->lock, bytes, sizeof(bytes), 0) < 0)
-        return report_errno(errno, "cannot read the manifest of %s", pr->path);
-    const enum manifest_finding found = manifest_read(bytes, record, &which);
-    if (found == MANIFEST_FOREIGN)
-        return report_error(EUCLEAN, "the manifest of %s in %s is of version %u and format %u; %s",
-                            pr->path, pr->folder.path, record->version, record->format,
-                            manifest_advice(record->version, MANIFEST_VERSION));
-    if (found != MANIFEST_VALID || !manifest_sizes(bytes, sizes))
-        return report_error(EUCLEAN, "the manifest of %s in %s is damaged", pr->path,
-                            pr->folder.path);
-    return 0;
-}
-
 /* Finds out the file's state. The caller holds the attach lock. Returns 1: known; 0: look again; NOT_THERE; -1. */
 static int look_locked(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
     struct manifest_sizes sizes;
-    int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
+    int which, named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
     if (named != 1)
         return named;
     /* Read again now that the attach lock keeps processes from mapping and unmapping the file. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
-    if (reader_state_manifest(pr, &pr->record, &sizes) < 0)
+    /* The attach lock is held, so this is the manifest of that name. No process that uses the library makes a manifest shorter;
+     * another program that does so raises SIGBUS here, as it does with the file itself in its mapping. */
+    pr->manifest = area_map_manifest(pr->lock, O_RDONLY, PERSIST_PROCESS, pr->path);
+    if (!pr->manifest)
         return -1;
+    const enum manifest_finding found = manifest_read(pr->manifest, &pr->record, &which);
+    if (found == MANIFEST_FOREIGN)
+        return report_error(EUCLEAN, "the manifest of %s in %s is of version %u and format %u; %s",
+                            pr->path, pr->folder.path, pr->record.version, pr->record.format,
+                            manifest_advice(pr->record.version, MANIFEST_VERSION));
+    if (found != MANIFEST_VALID || !manifest_sizes(pr->manifest, &sizes))
+        return report_error(EUCLEAN, "the manifest of %s in %s is damaged", pr->path,
+                            pr->folder.path);
     /* Left by a removal that was cut. */
     if (pr->record.state == MANIFEST_DEPLOYED)
         return due(pr);
@@ -124,12 +116,6 @@ static int look_locked(struct file *f)
                             "%s was written by other means since it was unmapped, while its "
                             "reflection may hold parts of it",
                             pr->path);
-    /* The attach lock is held, so this is the manifest of that name. No process that uses the library makes a manifest shorter
-     * once its state was `clean`; another program that does so raises SIGBUS here, as it does with the file itself in its
-     * mapping. */
-    pr->manifest = area_map_manifest(pr->lock, O_RDONLY, pr->record.domain, pr->path);
-    if (!pr->manifest)
-        return -1;
     f->settled = true;
     r->own.size = sizes.size;
     r->state = READER_QUIET;
@@ -169,7 +155,10 @@ static int look_once(struct file *f)
                    : report_errno(errno, "cannot lock the manifest of %s", pr->path);
     int known = look_locked(f);
     KEEP_ERRNO();
-    (void)locks_drop(pr->lock, 0, 1);
+    if (known == 1)
+        (void)locks_drop(pr->lock, 0, 1);
+    else
+        pairing_let_go(pr); /* without a manifest the file does not count as quiet */
     return known;
 }
 

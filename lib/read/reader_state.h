@@ -13,7 +13,7 @@
 
 enum reader_state {
     READER_PLAIN, /* there is no manifest: the file is plain */
-    READER_QUIET, /* unmapped cleanly, the reflection kept; pairing.manifest maps the manifest */
+    READER_QUIET, /* unmapped cleanly, the reflection kept */
     /* A writer has it mapped. This state is final, since the reader's lock keeps the shared memory. */
     READER_WATCHING,
 };
@@ -37,9 +37,5 @@ static inline bool reader_state_watches(const struct file *f)
 {
     return __atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) == READER_WATCHING;
 }
-
-/* Reads the record and the sizes of the manifest that is open. Returns 0; -1 with EUCLEAN, ... */
-int reader_state_manifest(const struct pairing *pr, struct manifest_record *record,
-                          struct manifest_sizes *sizes);
 
 #endif
