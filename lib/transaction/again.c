@@ -15,15 +15,10 @@ enum { SHORTEST_NS = 1000, LONGEST_NS = 1000 * 1000, SPIN_NS = 20 * 1000 };
 
 __thread unsigned again_refusals __attribute__((tls_model("initial-exec")));
 
+/* The clock counts nanoseconds, so no two threads get the same numbers. */
 static uint64_t random_below(uint64_t n)
 {
-    static __thread uint64_t x __attribute__((tls_model("initial-exec")));
-    if (!x)
-        x = clock_ns() ^ thread_id() * 0x9e3779b97f4a7c15ull;
-    x ^= x << 13; /* Marsaglia's xorshift */
-    x ^= x >> 7;
-    x ^= x << 17;
-    return x % n;
+    return ((clock_ns() ^ thread_id()) * 0x9e3779b97f4a7c15ull >> 32) % n;
 }
 
 static void pause_for(uint64_t ns)

@@ -6,18 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool queue_is_for_several(const struct tx *t)
-{
-    const struct queue *q = t->queue;
-    if (queue_is_empty(t) || t->set.n > QUEUE_WRITES)
-        return false;
-    unsigned i = 0;
-    while (i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL) &&
-           q->writes[i].place == q->writes[0].place)
-        i++;
-    return i < q->n && !(q->writes[i].flags & ATO_SKIP_EQUAL);
-}
-
 void queue_forget(struct tx *t)
 {
     if (t->queue)

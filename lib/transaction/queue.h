@@ -43,8 +43,4 @@ void queue_drain(struct tx *t);
 /* Forgets the queued writes. */
 void queue_forget(struct tx *t);
 
-/* Returns true if queued writes are going to change several pages, and the pages are so few that any lane of a
- * journal can hold them. */
-bool queue_is_for_several(const struct tx *t);
-
 #endif

@@ -235,13 +235,6 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64
     return 0;
 }
 
-static bool is_zeros(const struct held_page *at, unsigned begin, unsigned n)
-{
-    char bytes[PAGE_BYTES];
-    claim_look(at, begin, n, bytes);
-    return memcmp(bytes, zeros, n) == 0;
-}
-
 /* Writes zeros from the transaction's end to its new end, as far as there may be anything else: in what it cut off, in what the
  * file had before it was made shorter, and in the last page, whose end any process can store to. Elsewhere nothing is written
  * and no space is taken: a file may grow on a full disk. */
@@ -251,7 +244,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
     const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
     for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
-        uint64_t page = at / PAGE_BYTES, before = t->set.n;
+        uint64_t page = at / PAGE_BYTES;
         if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end), &word) < 0)
             return -1;
         if (at < page * PAGE_BYTES)
@@ -260,14 +253,9 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
             break;
         const uint64_t n = lesser(PAGE_BYTES - at % PAGE_BYTES, end - at);
         const struct staging_write w = {.to = {part->mapping, at}, .n = n, .bytes = zeros};
-        if (claim_range(t, f, page, page) < 0)
+        if (staging_ready(t, &w) < 0)
             return -1;
-        if (is_zeros(claim_find(t, f, page), (unsigned)(at % PAGE_BYTES), (unsigned)n))
-            claim_give_back(t, before);
-        else if (staging_ready(t, &w) < 0)
-            return -1;
-        else
-            staging_put(t, &w, 0);
+        staging_put(t, &w, ATO_SKIP_EQUAL);
         at += n;
     }
     return 0;
@@ -323,18 +311,11 @@ int resize(struct tx *t, struct mapping *m, off_t to)
     return 0;
 }
 
-static int announce(struct pairing *pr, uint64_t unused)
-{
-    (void)unused;
-    return shrink_announce(pr);
-}
-
 int resize_announce(const struct tx *t)
 {
     for (unsigned i = 0; i < t->nparts; i++) {
-        struct file *f = t->parts[i].mapping->file;
-        if (t->parts[i].resizes && t->parts[i].size < f->pairing.size &&
-            on_media(f, announce, 0) < 0)
+        const struct part *part = &t->parts[i];
+        if (part->resizes && on_media(part->mapping->file, shrink_announce, part->size) < 0)
             return -1;
     }
     return 0;

@@ -177,9 +177,10 @@ int growth_prepare(struct pairing *pr, uint64_t to)
 
 /* ---- shorter ---- */
 
-int shrink_announce(struct pairing *pr)
+int shrink_announce(struct pairing *pr, uint64_t to)
 {
-    if (shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
+    if (to >= pr->size ||
+        shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
         return 0;
     /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the
      * size word says less. Otherwise the file could not be distinguished from one that another program

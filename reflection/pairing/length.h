@@ -82,10 +82,10 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk);
 /* The length up to which the original may be longer than pr->size, by the mapped manifest; 0: it may not. */
 uint64_t shrink_from(const struct pairing *pr);
 
-/* Step 1. The shrink word becomes durable before any size word that is stored afterwards (in domain pmem no
- * fence is needed for that). Then the caller stores manifest_encode_size() of less than pr->size to
+/* Step 1, if `to` is less than pr->size. The shrink word becomes durable before any size word that is stored afterwards (in domain pmem no
+ * fence is needed for that). Then the caller stores manifest_encode_size(to) to
  * the size word as step 2, and sets pr->size when that is durable. Returns 0; GROWTH_LOST with EIO. */
-int shrink_announce(struct pairing *pr);
+int shrink_announce(struct pairing *pr, uint64_t to);
 
 /* Steps 3 to 5. No process has either file mapped, and the manifest is durable as it is visible. Returns 0;
  * -1 or GROWTH_LOST with a sentence. */
