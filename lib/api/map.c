@@ -63,7 +63,6 @@ static int map_view(struct mapping *m, int fd, void *hint)
         munmap(m->base, m->reserved);
         return -1;
     }
-    madvise(m->base, length, MADV_DONTFORK);
     return 0;
 }
 

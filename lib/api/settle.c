@@ -28,15 +28,6 @@
 /* How long to wait for a living process: a commit takes as long as its flushes. */
 enum { PATIENCE_NS = 1000 * 1000 * 1000 };
 
-static void pause_a_moment(unsigned i)
-{
-    enum { SPINS = 100 };
-    if (i < SPINS)
-        page_pause(i);
-    else
-        clock_nap(50 * 1000);
-}
-
 /* Frees the pages of the holder, if it is dead. `until`: when to give up. Returns 0: try again; -1. */
 static int look_after(struct file *f, uint32_t holder, uint64_t until)
 {
@@ -84,7 +75,7 @@ static int settle_slot(struct file *f, unsigned slot)
         for (unsigned i = 0; !is_over(f, &c); i++) {
             if (i % 16 == 0 && look_after(f, c.holder, until) < 0)
                 return -1;
-            pause_a_moment(i);
+            page_pause(i);
         }
     }
     return 0;
@@ -96,7 +87,7 @@ static int watch(struct file *f)
     const uint64_t until = clock_ns() + PATIENCE_NS;
     int r;
     for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && clock_ns() <= until; i++)
-        pause_a_moment(i);
+        page_pause(i);
     return r;
 }
 

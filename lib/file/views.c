@@ -11,10 +11,8 @@
 char *views_map_one(const struct file *f, int fd, uint64_t n, int prot, const char *which)
 {
     char *at = domain_map(f->persist.domain, NULL, n, prot, fd, 0);
-    if (at != MAP_FAILED) {
-        madvise(at, n, MADV_DONTFORK);
+    if (at != MAP_FAILED)
         return at;
-    }
     report_errno(errno, "cannot map %s%s for %s", which, f->pairing.path,
                  prot & PROT_WRITE ? "writing" : "reading");
     return NULL;
@@ -51,20 +49,19 @@ int views_lengthen(struct file *f, uint64_t size)
 {
     if (size <= f->max_size)
         return 0;
-    struct file before = *f;
-    f->o = f->r = NULL;
-    f->chunks = NULL;
-    f->limit = size;
-    f->max_size = layout_pages(size) * PAGE_BYTES;
-    if (views_map(f) == 0) {
-        views_unmap(&before);
-        return 0;
+    struct file longer = *f;
+    longer.o = longer.r = NULL;
+    longer.chunks = NULL;
+    longer.max_size = layout_pages(size) * PAGE_BYTES;
+    if (views_map(&longer) < 0) {
+        views_unmap(&longer);
+        return -1;
     }
     views_unmap(f);
-    f->o = before.o;
-    f->r = before.r;
-    f->chunks = before.chunks;
-    f->limit = before.limit;
-    f->max_size = before.max_size;
-    return -1;
+    f->o = longer.o;
+    f->r = longer.r;
+    f->chunks = longer.chunks;
+    f->limit = size;
+    f->max_size = longer.max_size;
+    return 0;
 }

@@ -56,13 +56,16 @@ int domain_from_name(const char *name)
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)
 {
     int fixed = at ? MAP_FIXED : 0;
-    if (domain == PERSIST_PMEM || domain == PERSIST_EADR) {
-        void *view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
-        if (view != MAP_FAILED || (errno != EOPNOTSUPP && errno != EINVAL))
-            return view;
-        /* The caller chose this domain for a medium of another kind. */
-    }
-    return mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
+    void *view = MAP_FAILED;
+    errno = EINVAL;
+    if (domain == PERSIST_PMEM || domain == PERSIST_EADR)
+        view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
+    /* Otherwise the caller chose this domain for a medium of another kind. */
+    if (view == MAP_FAILED && (errno == EOPNOTSUPP || errno == EINVAL))
+        view = mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
+    if (view != MAP_FAILED)
+        madvise(view, n, MADV_DONTFORK);
+    return view;
 }
 
 int domain_make_storable(enum persist_domain domain, void *at, size_t n)

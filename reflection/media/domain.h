@@ -30,8 +30,8 @@ const char *domain_name(int domain);
 int domain_from_name(const char *name);
 
 /* mmap() of a file of the media: with MAP_SYNC where `domain` wants it and the file supports it, so that
- * space allocated before a store is durable with that store. Returns MAP_FAILED with errno on failure. `at`:
- * the address to map at, replacing what is there, or NULL. */
+ * space allocated before a store is durable with that store. A forked child does not inherit the mapping. Returns MAP_FAILED
+ * with errno on failure. `at`: the address to map at, replacing what is there, or NULL. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
 
 /* Returns true if mappings in this domain go through the page cache (unless the domain was forced on a medium
