@@ -281,6 +281,14 @@ static int fits(const struct file *f, const struct file_wish *wish)
     return file_check(f);
 }
 
+static unsigned count_mapping(struct file *f, unsigned n)
+{
+    f->mappings += n;
+    if (!f->reader)
+        f->shared.slots[f->pairing.slot].mappings = (uint16_t)f->mappings;
+    return f->mappings;
+}
+
 struct file *files_open(int fd, const struct file_wish *wish)
 {
     struct identity identity;
@@ -295,13 +303,13 @@ struct file *files_open(int fd, const struct file_wish *wish)
     else if (fits(f, wish) < 0)
         return NULL;
     if (f)
-        f->mappings++;
+        count_mapping(f, 1);
     return f;
 }
 
 void files_undo(struct file *f)
 {
-    if (--f->mappings)
+    if (count_mapping(f, -1u))
         return;
     remove_file(f);
     if (f->reader)
@@ -455,7 +463,6 @@ int files_leave(struct file *f, const struct ato_unmap_options *options, bool *k
     journals_detach(f);
     if (last)
         return detach_last(f, &l);
-    shared_forget_holder(&f->shared, f->holder);
     attach_leave(f);
     destroy(f, false); /* closing its descriptor drops the locks */
     return 0;

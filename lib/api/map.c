@@ -24,25 +24,28 @@ static void release_mapping(struct mapping *m)
     if (m->epoch)
         epoch_unmake(m);
     if (!m->shows)
-        free(m->counters);
+        free(m->threads);
     free(m);
 }
 
 static void hide_counters(struct mapping *m)
 {
     if (m->shows)
-        shared_give_block(&m->file->shared, m->counters);
+        m->file->counts = false;
 }
 
+/* Other processes see the counters of one mapping (`ato top`). Others of the same process have counters of their own. */
 static int make_counters(struct mapping *m)
 {
-    void *block = NULL;
-    int shows = m->file->reader ? 0 : shared_take_block(&m->file->shared, m->file->holder, &block);
-    if (shows < 0)
-        return -1;
-    m->shows = shows;
-    m->counters = shows ? block : calloc(THREAD_SHARED + 1, sizeof(*m->counters));
-    return m->counters ? 0 : report_error(ENOMEM, "no memory to map a file");
+    struct file *f = m->file;
+    m->shows = !f->counts;
+    m->threads = m->shows ? f->threads : calloc(THREAD_SHARED + 1, sizeof(*m->threads));
+    if (!m->threads)
+        return report_error(ENOMEM, "no memory to map a file");
+    for (unsigned i = 0; i <= THREAD_SHARED; i++)
+        memset(m->threads[i].of, 0, sizeof(m->threads[i].of));
+    f->counts = true;
+    return 0;
 }
 
 /* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
@@ -237,7 +240,7 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
     } else {
         bool kept;
         CALLS_NONE(m);
-        if (m->file->mappings > 1) /* else files_leave() gives the block back */
+        if (m->file->mappings > 1)
             hide_counters(m);
         r = files_leave(m->file, &o, &kept);
         if (!kept) {

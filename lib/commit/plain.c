@@ -226,16 +226,13 @@ int plain_make(struct file *f, struct plain_job *job)
 {
     const uint64_t pages = layout_pages(file_size(f));
     /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
-    struct mapping whole = {.file = f,
-                            .counters = calloc(THREAD_SHARED + 1, sizeof(*whole.counters))};
+    struct mapping whole = {.file = f, .threads = f->threads};
     struct turn t = {.m = &whole,
                      .job = job,
                      .pages = pages,
                      .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
                      .end = clock_ns() + TURN_MS * 1000000u,
                      .progress = PTHREAD_MUTEX_INITIALIZER};
-    if (!whole.counters)
-        return report_error(ENOMEM, "no memory to unmap %s", f->pairing.path);
     /* A dirty page of another chunk would keep its neighbours from losing their space. */
     if (job->gives_back && make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
         fail(&t, errno);
@@ -248,7 +245,6 @@ int plain_make(struct file *f, struct plain_job *job)
         file_flush_data(f, f->r, layout_reflection_bytes(file_size(f))) < 0)
         fail(&t, errno);
     f->words_wait = false;
-    free(whole.counters);
     if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && !f->r_holes_fault) {
         /* From the next turn on. */
         job->gives_back = true;

@@ -16,7 +16,7 @@ struct plain_job {
 /* Deploys the whole file, with several threads if it is large, and with little more space than the file takes. The
  * caller is the only process that has the file mapped, holds the attach lock, and has made all words durable; no other
  * thread of it uses the file. Returns 0; 1: not done yet, but other processes may be waiting for the lock: call again;
- * -1 with ENOSPC, EDQUOT, ENOMEM or EIO: what was deployed stays deployed. */
+ * -1 with ENOSPC, EDQUOT or EIO: what was deployed stays deployed. */
 int plain_make(struct file *f, struct plain_job *job);
 
 #endif

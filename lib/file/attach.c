@@ -57,7 +57,7 @@ int attach_enter(struct file *f)
     if (choose_slot(pr, f->shared.slots) < 0 ||
         shared_allocate(&f->shared, SHARED_THREADS_AT + pr->slot * n, n, "a process") < 0)
         return -1;
-    memset(shared_thread_of(&f->shared, pr->slot, 0), 0, n);
+    f->threads = memset(shared_thread_of(&f->shared, pr->slot, 0), 0, n);
     struct shared_slot *s = &f->shared.slots[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->threads = 0;

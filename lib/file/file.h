@@ -42,8 +42,10 @@ struct file {
     uint64_t limit;    /* bytes that the original may grow to */
     uint64_t max_size; /* the same in whole pages: the size of `o` */
     struct shared shared;
-    uint32_t holder;    /* this process, as in page_state.holder */
-    bool settled;       /* words on the media are durable as they are visible */
+    uint32_t holder;               /* this process, as in page_state.holder */
+    struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
+    bool counts;                   /* a mapping has the counters of `threads` */
+    bool settled;                  /* words on the media are durable as they are visible */
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
@@ -67,30 +69,7 @@ struct file {
 
 #define FILE_TICK (4ull << 20)
 
-enum counter {
-    COUNT_WRITES,
-    COUNT_BYTES_WRITTEN,
-    COUNT_READS,
-    COUNT_BYTES_READ,
-    COUNT_BYTES_TO_MEDIA,
-    COUNT_FLIPS,
-    COUNT_COMMITS_SINGLE,
-    COUNT_COMMITS_RTM,
-    COUNT_COMMITS_JOURNAL,
-    COUNT_RTM_ABORTS,
-    COUNT_DEPLOYED_SLICES,
-    COUNT_READ_RETRIES,
-    COUNTERS,
-};
-
-/* The counters of one thread, so that counting needs neither a locked instruction nor a shared line. They lie
- * in shared memory if there is room, for other processes to read (`ato top`). */
-struct counters {
-    uint64_t of[COUNTERS];
-    uint64_t pad[16 - COUNTERS];
-};
-
-static_assert((THREAD_SHARED + 1) * sizeof(struct counters) <= SHARED_BLOCK_BYTES, "a block");
+static_assert(THREAD_SHARED < SHARED_THREADS, "the entries of a slot");
 
 /* Open transactions that use a mapping: the sum over all threads, since one thread may end what another one
  * began. */
@@ -112,11 +91,11 @@ struct mapping {
     uint64_t reserved; /* bytes of address space */
     uint64_t offset;   /* of base in the file, bytes */
     bool writable;
-    bool reader;               /* made with a read-only descriptor: changes nothing */
-    int policy;                /* enum ato_read_policy; read by policy_of() */
-    unsigned flags;            /* ato_options.flags */
-    struct counters *counters; /* THREAD_SHARED + 1 sets */
-    bool shows;                /* `counters` lies in shared memory */
+    bool reader;                   /* made with a read-only descriptor: changes nothing */
+    int policy;                    /* enum ato_read_policy; read by policy_of() */
+    unsigned flags;                /* ato_options.flags */
+    struct shared_thread *threads; /* its counters */
+    bool shows;                    /* other processes see them: they are those of `file` */
     struct open_count open[THREAD_SHARED + 1];
     unsigned calls; /* calls under way; counted in builds with assertions (calls.h) */
     /* For ATO_EPOCHS (epoch.h); else NULL. */
@@ -137,7 +116,7 @@ static inline bool writes_eagerly(const struct mapping *m, unsigned flags)
     return (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
 }
 
-/* The calling thread's counters of a mapping. */
+/* The calling thread's counters. */
 struct tally {
     uint64_t *of;
     bool shared; /* used by all threads beyond the first THREAD_SHARED */
@@ -146,13 +125,13 @@ struct tally {
 static inline struct tally tally_of(struct mapping *m)
 {
     unsigned thread = thread_number();
-    return (struct tally){m->counters[thread].of, thread == THREAD_SHARED};
+    return (struct tally){m->threads[thread].of, thread == THREAD_SHARED};
 }
 
 /* The same for a thread for which thread_is_numbered(). */
 static inline struct tally tally_of_own(struct mapping *m)
 {
-    return (struct tally){(m->counters + thread_number_plus_1 - 1)->of, false};
+    return (struct tally){(m->threads + thread_number_plus_1 - 1)->of, false};
 }
 
 static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)
@@ -191,7 +170,7 @@ static inline uint64_t count_total(const struct mapping *m, enum counter which)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i <= THREAD_SHARED; i++)
-        sum += __atomic_load_n(&m->counters[i].of[which], __ATOMIC_RELAXED);
+        sum += __atomic_load_n(&m->threads[i].of[which], __ATOMIC_RELAXED);
     return sum;
 }
 

@@ -61,7 +61,6 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     madvise(s->base, s->mapped, MADV_DONTDUMP);
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
-    s->block_holders = (uint32_t *)(s->base + SHARED_BLOCK_HOLDERS_AT);
     s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
@@ -170,7 +169,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
-    if (shared_allocate(s, 0, SHARED_BLOCKS_AT, "slots") < 0 ||
+    if (shared_allocate(s, 0, SHARED_THREADS_AT, "slots") < 0 ||
         map_object(s, pages, PROT_READ | PROT_WRITE) < 0)
         goto fail;
     struct shared_header *h = s->header;
@@ -231,7 +230,7 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
         report_error(EACCES,
                      "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                      s->name, (unsigned)st.st_uid, path);
-    } else if (!is_object_of(&h, record) || st.st_size < SHARED_BLOCKS_AT) {
+    } else if (!is_object_of(&h, record) || st.st_size < SHARED_THREADS_AT) {
         report_error(
             EBUSY,
             "%s is mapped by another process, and the shared memory /dev/shm%s here is not "
@@ -358,44 +357,4 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
         *page = ((*page - 1) / GROUP_PAGES + 1) * GROUP_PAGES;
     }
     return NULL;
-}
-
-/* ---- blocks of counters ---- */
-
-static char *block(struct shared *s, unsigned i)
-{
-    return s->base + SHARED_BLOCKS_AT + (uint64_t)i * SHARED_BLOCK_BYTES;
-}
-
-int shared_take_block(struct shared *s, uint32_t holder, void **taken)
-{
-    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
-        uint32_t none = 0;
-        if (!__atomic_compare_exchange_n(&s->block_holders[i], &none, holder, false,
-                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            continue;
-        const uint64_t at = (uint64_t)(block(s, i) - s->base);
-        if (shared_allocate(s, at, SHARED_BLOCK_BYTES, "counters") == 0) {
-            *taken = memset(block(s, i), 0, SHARED_BLOCK_BYTES);
-            return 1;
-        }
-        __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
-        return -1;
-    }
-    return 0;
-}
-
-void shared_give_block(struct shared *s, const void *taken)
-{
-    const uint64_t i = (uint64_t)((const char *)taken - block(s, 0)) / SHARED_BLOCK_BYTES;
-    __atomic_store_n(&s->block_holders[i], 0, __ATOMIC_RELEASE);
-}
-
-void shared_forget_holder(struct shared *s, uint32_t holder)
-{
-    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
-        uint32_t its = holder;
-        __atomic_compare_exchange_n(&s->block_holders[i], &its, 0, false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED);
-    }
 }

@@ -11,9 +11,7 @@
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
  *   4096        slots: 1024 of 32 bytes
- *   36864       holders of the blocks of counters: 4 bytes each, as page_state.holder; 0: free
- *   65536       blocks of counters, of 12288 bytes each: one per mapping
- *   ...         commits of threads: 8192 bytes for each slot, 64 for each of its threads
+ *   36864       counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -71,10 +69,10 @@ struct page_group {
 
 /* The slot of one process. Changed under the attach lock; `threads` by its process at any time. */
 struct shared_slot {
-    uint32_t generation; /* changes when the slot is given out */
-    uint32_t state;      /* enum shared_slot_state */
-    uint32_t pid;        /* information only: a pid has no meaning in another pid namespace */
-    uint16_t pad;
+    uint32_t generation;    /* changes when the slot is given out */
+    uint32_t state;         /* enum shared_slot_state */
+    uint32_t pid;           /* information only: a pid has no meaning in another pid namespace */
+    uint16_t mappings;      /* for `ato top` */
     uint16_t threads;       /* one more than the highest thread number that was in a commit */
     uint64_t pid_namespace; /* inode of the pid's namespace */
     uint64_t reserved;
@@ -96,11 +94,30 @@ static inline unsigned shared_slot_of(uint32_t holder)
  * alive (pairing.h). */
 enum shared_slot_state { SLOT_FREE = 0, SLOT_GIVEN = 1 };
 
-/* Commits of a thread: in bits 0-15 how many are under way (from before the first word is stored until all is
- * visible), above them how many are over (under_way.h). One cache line per thread, since each commit writes to it. */
+enum counter {
+    COUNT_WRITES,
+    COUNT_BYTES_WRITTEN,
+    COUNT_READS,
+    COUNT_BYTES_READ,
+    COUNT_BYTES_TO_MEDIA,
+    COUNT_FLIPS,
+    COUNT_COMMITS_SINGLE,
+    COUNT_COMMITS_RTM,
+    COUNT_COMMITS_JOURNAL,
+    COUNT_RTM_ABORTS,
+    COUNT_DEPLOYED_SLICES,
+    COUNT_READ_RETRIES,
+    COUNTERS,
+};
+
+/* What one thread of a process did, for other processes to read. It counts without a locked instruction, and without a shared
+ * line. */
 struct shared_thread {
+    uint64_t of[COUNTERS];
+    /* In bits 0-15 how many commits are under way (from before the first word is stored until all is visible), above them how
+     * many are over (under_way.h). Not in the line of the reads: other processes look at it. */
     uint64_t commits;
-    uint64_t pad[7];
+    uint64_t pad[15 - COUNTERS];
 };
 
 struct shared_header {
@@ -131,29 +148,23 @@ struct shared_header {
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
 static_assert(sizeof(struct shared_slot) == 32, "layout");
-static_assert(sizeof(struct shared_thread) == 64, "layout");
+static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 8
+#define SHARED_VERSION 9
 
 enum {
     SHARED_SLOTS_AT = 4096,
-    SHARED_BLOCK_HOLDERS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
-    SHARED_BLOCKS_AT = 65536,
-    SHARED_BLOCKS = 2048,
-    SHARED_BLOCK_BYTES = 12288,
-    SHARED_THREADS_AT = SHARED_BLOCKS_AT + SHARED_BLOCKS * SHARED_BLOCK_BYTES,
-    SHARED_THREADS_BYTES = 8192, /* for each slot */
+    SHARED_THREADS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    SHARED_THREADS_BYTES = 12288, /* for each slot */
     SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
     SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
 };
-static_assert(SHARED_BLOCK_HOLDERS_AT + SHARED_BLOCKS * 4 <= SHARED_BLOCKS_AT, "layout");
 
 struct shared {
     struct shared_header *header; /* first: a reader's changes last (reader_state.c) */
     struct shared_slot *slots;
-    uint32_t *block_holders;
     struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
@@ -216,14 +227,6 @@ static inline struct shared_thread *shared_thread_of(const struct shared *s, uns
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
-
-/* Takes a block of zeros for counters, for the process `holder`. Returns 1; 0: none is free, and the caller counts
- * elsewhere; -1 with ENOSPC. */
-int shared_take_block(struct shared *s, uint32_t holder, void **block);
-void shared_give_block(struct shared *s, const void *block);
-
-/* Gives back a process's blocks. */
-void shared_forget_holder(struct shared *s, uint32_t holder);
 
 /* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user; returns false if that failed. */
 bool shared_close(struct shared *s, bool remove);

@@ -34,7 +34,7 @@ static inline uint64_t under_way_look(const struct shared *s, unsigned slot, uns
 static inline void under_way_begin(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint64_t *at = &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
+    uint64_t *at = &f->threads[thread].commits;
     uint16_t *threads = &f->shared.slots[f->pairing.slot].threads;
     if (__builtin_expect(__atomic_load_n(threads, __ATOMIC_RELAXED) <= thread, 0))
         under_way_raise_threads(threads, thread);
@@ -47,7 +47,7 @@ static inline void under_way_begin(const struct file *f)
 static inline void under_way_end(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint64_t *at = &shared_thread_of(&f->shared, f->pairing.slot, thread)->commits;
+    uint64_t *at = &f->threads[thread].commits;
     /* Release: a process that sees the commit over sees its changes. */
     if (__builtin_expect(thread == THREAD_SHARED, 0))
         __atomic_fetch_add(at, UNDER_WAY_OVER - 1, __ATOMIC_RELEASE);

@@ -227,6 +227,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     f->reader = r;
     r->wish.only_looks = true;
     f->shared.header = &r->own;
+    f->threads = r->threads;
     r->own.cut = UINT64_MAX;
     r->wish.folder = folder ? memcpy(r->folder, folder, length) : NULL;
     pr->borrowed = wish->options->flags & ATO_BORROW_FD;

@@ -23,7 +23,8 @@ struct reader {
     enum reader_state state;
     struct timespec changed;  /* READER_PLAIN: the file's ctime before the read */
     struct shared_header own; /* the header until shared memory is mapped */
-    char *name;               /* the file's name, within pairing.path */
+    struct shared_thread threads[THREAD_SHARED + 1];
+    char *name; /* the file's name, within pairing.path */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */
 };

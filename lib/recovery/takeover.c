@@ -284,7 +284,6 @@ static void free_slot(struct dead *d)
 {
     if ((d->in_place && d->original < 0) || d->file->slot == MANIFEST_SLOTS)
         return;
-    shared_forget_holder(&d->shared, d->holder);
     __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
 }
 

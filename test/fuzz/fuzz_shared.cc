@@ -239,13 +239,13 @@ void Scene::restore_size()
         wrong("the harness itself: truncate");
 }
 
-// Into the header, the first slots, holders of counters, the directory, the first groups, or any
+// Into the header, the first slots, counters of the first, the directory, the first groups, or any
 // existing place.
 uint64_t Scene::place(uint32_t told) const
 {
     const uint64_t directory = SHARED_DIRECTORY_AT;
     uint64_t far = told >> 3;
-    const uint64_t of_processes[] = {SHARED_SLOTS_AT, SHARED_SLOTS_AT, SHARED_BLOCK_HOLDERS_AT};
+    const uint64_t of_processes[] = {SHARED_SLOTS_AT, SHARED_SLOTS_AT, SHARED_THREADS_AT};
     switch (told & 7) {
     case 0:
     case 1:

@@ -3,7 +3,7 @@
  * `ato top`: a live view of the processes that have a file mapped.
  *
  * The locks of the manifest show which processes live (holders.c); the shared memory shows what they do:
- * the slots, the counters of each mapping, the page states. It is read by pread(): nothing is mapped,
+ * the slots, the counters of their threads, the page states. It is read by pread(): nothing is mapped,
  * locked or changed. Permission to read the file is enough.
  */
 #include "json.h"
@@ -64,22 +64,15 @@ static struct doing *of_holder(struct sight *s, uint32_t holder)
     return slot < MANIFEST_SLOTS && s->each[slot].holder == holder ? &s->each[slot] : NULL;
 }
 
-static void add_counters(struct sight *s, int fd)
+static void add_counters(struct doing *d, int fd, unsigned slot)
 {
-    static uint32_t holders[SHARED_BLOCKS];
-    static struct counters block[THREAD_SHARED + 1];
-    if (pread(fd, holders, sizeof(holders), SHARED_BLOCK_HOLDERS_AT) != (ssize_t)sizeof(holders))
+    static struct shared_thread threads[THREAD_SHARED + 1];
+    const off_t at = SHARED_THREADS_AT + (off_t)slot * SHARED_THREADS_BYTES;
+    if (pread(fd, threads, sizeof(threads), at) != (ssize_t)sizeof(threads))
         return;
-    for (unsigned i = 0; i < SHARED_BLOCKS; i++) {
-        struct doing *d = holders[i] ? of_holder(s, holders[i]) : NULL;
-        const off_t at = SHARED_BLOCKS_AT + (off_t)i * SHARED_BLOCK_BYTES;
-        if (!d || pread(fd, block, sizeof(block), at) != (ssize_t)sizeof(block))
-            continue;
-        d->mappings++;
-        for (unsigned thread = 0; thread <= THREAD_SHARED; thread++)
-            for (unsigned c = 0; c < COUNTERS; c++)
-                d->of[c] += block[thread].of[c];
-    }
+    for (unsigned thread = 0; thread <= THREAD_SHARED; thread++)
+        for (unsigned c = 0; c < COUNTERS; c++)
+            d->of[c] += threads[thread].of[c];
 }
 
 static void add_reservations(struct sight *s, int fd, const struct shared_header *h)
@@ -122,10 +115,13 @@ static int take_sight(struct sight *s, struct look *l, const char *name)
         return 0;
     if (pread(fd, slots, sizeof(slots), SHARED_SLOTS_AT) == (ssize_t)sizeof(slots)) {
         s->shared = true;
-        for (unsigned i = 0; i < MANIFEST_SLOTS; i++)
-            if (slots[i].state != SLOT_FREE)
-                s->each[i].holder = shared_holder(i, slots[i].generation);
-        add_counters(s, fd);
+        for (unsigned i = 0; i < MANIFEST_SLOTS; i++) {
+            if (slots[i].state == SLOT_FREE)
+                continue;
+            s->each[i].holder = shared_holder(i, slots[i].generation);
+            s->each[i].mappings = slots[i].mappings;
+            add_counters(&s->each[i], fd, i);
+        }
         add_reservations(s, fd, &h);
     }
     close(fd);
