@@ -44,38 +44,29 @@ static int look_after(struct file *f, uint32_t holder, uint64_t until)
         f->pairing.path);
 }
 
-struct commit {
-    uint32_t holder;
-    unsigned slot, thread;
-    uint64_t noted; /* shared_thread.commits */
-};
-
-/* Returns true if the given commit is over, or its slot is no longer given to its process. Threads without a number
- * of their own cannot be told apart: for these, only if none of their commits is under way. */
-static bool is_over(const struct file *f, const struct commit *c)
-{
-    const struct shared *shared = &f->shared;
-    const uint64_t now = under_way_look(shared, c->slot, c->thread);
-    return !(now & UNDER_WAY_NOW) || shared_given_to(shared, c->slot) != c->holder ||
-           (c->thread < THREAD_SHARED && now / UNDER_WAY_OVER != c->noted / UNDER_WAY_OVER);
-}
-
 /* Waits for the commits of the slot's process that are under way now. A dead process's commit is then visible, or
  * will never be. */
 static int settle_slot(struct file *f, unsigned slot)
 {
     const struct shared *shared = &f->shared;
-    struct commit c = {.holder = shared_given_to(shared, slot), .slot = slot};
-    if (!c.holder || c.holder == f->holder)
+    const uint32_t holder = shared_given_to(shared, slot);
+    if (!holder || holder == f->holder)
         return 0;
     const uint64_t until = clock_ns() + PATIENCE_NS;
     const unsigned threads = under_way_threads(shared, slot);
-    for (c.thread = 0; c.thread < threads; c.thread++) {
-        c.noted = under_way_look(shared, slot, c.thread);
-        for (unsigned i = 0; !is_over(f, &c); i++) {
-            if (i % 16 == 0 && look_after(f, c.holder, until) < 0)
+    for (unsigned thread = 0; thread < threads; thread++) {
+        const uint64_t noted = under_way_look(shared, slot, thread);
+        uint64_t now = noted;
+        /* The commit is over when the thread has ended one. Threads without a number of their own cannot be told apart: for
+         * these, only if none is under way. */
+        for (unsigned i = 0;
+             (now & UNDER_WAY_NOW) && shared_given_to(shared, slot) == holder &&
+             (thread == THREAD_SHARED || now / UNDER_WAY_OVER == noted / UNDER_WAY_OVER);
+             i++) {
+            if (i % 16 == 0 && look_after(f, holder, until) < 0)
                 return -1;
             page_pause(i);
+            now = under_way_look(shared, slot, thread);
         }
     }
     return 0;
