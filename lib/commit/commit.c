@@ -379,6 +379,9 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
 
 static int commit(struct commit *c, const struct sum *sum)
 {
+    for (const struct part *part = sum->first->next; part; part = part->next)
+        if (journals_alike(sum->first->mapping->file, part->mapping->file) < 0)
+            return -1;
     if (sum->pages == 1 && sum->sizes == 0)
         return commit_one(sum->first->mapping, sum->one);
     if (sum->pages == 0 && sum->sizes == 1)

@@ -29,19 +29,12 @@ const struct part *parts_first_written(const struct tx *t)
     return NULL;
 }
 
-/* All files of a commit are made durable in the same way, and a process that may recover one must find all and be able to
- * recover all. So all files that a transaction writes to share one domain, owner, group and mode: comparing with
- * one suffices. */
-int parts_check_alike(const struct tx *t, const struct mapping *m)
-{
-    const struct part *written = parts_first_written(t);
-    return written ? journals_alike(written->mapping->file, m->file) : 0;
-}
-
 struct part *parts_add_first(struct tx *t, struct mapping *m, bool to_write)
 {
     struct part *part = parts_find(t, m);
-    if (to_write && parts_check_alike(t, m) < 0)
+    const struct part *written = to_write ? parts_first_written(t) : NULL;
+    /* All files that a transaction writes to are alike, so comparing with one suffices. */
+    if (written && journals_alike(written->mapping->file, m->file) < 0)
         return NULL;
     if (part)
         return part;

@@ -28,10 +28,6 @@ static inline struct part *parts_add(struct tx *t, struct mapping *m, bool to_wr
 /* Returns a part that the transaction has written to; NULL if it has only read. */
 const struct part *parts_first_written(const struct tx *t);
 
-/* Checks that the file of m can be in one commit with the files that the transaction writes to. Returns 0; -1 with
- * EXDEV. */
-int parts_check_alike(const struct tx *t, const struct mapping *m);
-
 /* Removes the parts from the n-th on, since the call for which they were made has failed. */
 void parts_drop(struct tx *t, unsigned n);
 

@@ -36,6 +36,9 @@ static int make_ready(struct tx *t)
 static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
 {
     int r = 0;
+    /* One that only reads needs no check: all that it has read was valid at its last read. */
+    if (n == 1 && !(t[0]->notes.n && parts_first_written(t[0])))
+        return commit_run(flip);
     for (unsigned i = 0; i < n; i++)
         notes_begin_commit(t[i]);
     for (unsigned i = 0; r == 0 && i < n; i++)
@@ -55,21 +58,6 @@ static void bring_home(struct tx *t)
         if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0)
             return;
 }
-
-int tx_make_durable(struct tx *t)
-{
-    struct commit flip = {.set = &t->set, .parts = t->parts, .nparts = t->nparts};
-    int r = make_ready(t);
-    if (r == 0)
-        /* One that only reads needs no check: all that it has read was valid at its last read. */
-        r = t->notes.n && parts_first_written(t) ? commit_checked(&flip, &t, 1) : commit_run(&flip);
-    commit_unprepare(&t->set);
-    if (r == 0)
-        bring_home(t);
-    return r;
-}
-
-/* ---- several at once ---- */
 
 /* Gathers the parts and pages of all of them, as if they were one. */
 static int gather(struct commit *all, struct tx *const *t, unsigned n)
@@ -94,44 +82,31 @@ static int gather(struct commit *all, struct tx *const *t, unsigned n)
     return 0;
 }
 
-/* All files that one transaction writes to are alike, so it suffices to compare one of each. */
-static int check_alike(struct tx *const *t, unsigned n)
-{
-    const struct tx *writer = t[0];
-    for (unsigned i = 1; i < n; i++) {
-        const struct part *written = parts_first_written(t[i]);
-        if (written && parts_check_alike(writer, written->mapping) < 0)
-            return -1;
-        writer = written ? t[i] : writer;
-    }
-    return 0;
-}
-
-static int commit_all(struct tx *const *t, unsigned n)
-{
-    struct page_set set;
-    struct commit all = {.set = &set};
-    page_set_init(&set);
-    int r = gather(&all, t, n);
-    if (r == 0)
-        r = commit_checked(&all, t, n);
-    set.n = 0; /* the transactions keep their pages */
-    page_set_release(&set);
-    free(all.parts);
-    return r;
-}
-
 int tx_make_all_durable(struct tx *const *t, unsigned n)
 {
-    int r = check_alike(t, n);
+    struct commit all = {.set = &t[0]->set, .parts = t[0]->parts, .nparts = t[0]->nparts};
+    struct page_set several;
+    int r = 0;
     for (unsigned i = 0; r == 0 && i < n; i++) {
         r = make_ready(t[i]);
-        commit_unprepare(&t[i]->set);
+        if (n > 1)
+            commit_unprepare(&t[i]->set);
+    }
+    if (n > 1) {
+        page_set_init(&several);
+        all = (struct commit){.set = &several};
+        r = r == 0 ? gather(&all, t, n) : r;
     }
     if (r == 0)
-        r = commit_all(t, n);
+        r = commit_checked(&all, t, n);
+    commit_unprepare(all.set);
+    if (n > 1) {
+        several.n = 0; /* the transactions keep their pages */
+        page_set_release(&several);
+        free(all.parts);
+    }
     for (unsigned i = 0; r == 0 && i < n; i++) {
-        for (uint64_t k = 0; k < t[i]->set.n; k++)
+        for (uint64_t k = 0; n > 1 && k < t[i]->set.n; k++)
             t[i]->set.pages[k].pending = 0;
         bring_home(t[i]);
     }
