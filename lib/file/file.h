@@ -53,7 +53,6 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    bool written;  /* the original was stored to; the shared header says so, too */
     uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (journals.h). */
     char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
@@ -259,10 +258,9 @@ static inline int file_check(const struct file *f)
 /* Notes that the original was stored to. Cheap if it is noted already. */
 static inline void file_note_written(struct file *f)
 {
-    if (__builtin_expect(__atomic_load_n(&f->written, __ATOMIC_RELAXED), 1))
-        return;
-    __atomic_store_n(&f->written, true, __ATOMIC_RELAXED);
-    __atomic_store_n(&f->shared.header->written, 1, __ATOMIC_RELAXED);
+    struct shared_header *h = f->shared.header;
+    if (__builtin_expect(!__atomic_load_n(&h->written, __ATOMIC_RELAXED), 0))
+        __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
 }
 
 /* What a caller of ato_mmap() asks for. */

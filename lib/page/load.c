@@ -38,7 +38,7 @@ struct page_state *load_look(struct file *f, uint64_t page)
      * the holder does afterwards. */
     for (unsigned i = 0; !__atomic_load_n(&s->version, __ATOMIC_ACQUIRE); i++) {
         if (page_try_reserve(f, s)) {
-            int r = end <= file_size(f) ? 0 : reservation_beyond(f, end);
+            int r = reservation_reaches(f, end);
             if (r == 0)
                 r = load_page(f, page, s);
             page_release(s);

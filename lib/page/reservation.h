@@ -52,6 +52,12 @@ static inline int reservation_take(struct file *f, struct page_state *s,
 #define RESERVATION_AGAIN 2
 int reservation_beyond(struct file *f, uint64_t end);
 
+/* The same for a thread that does not mind a shrink that is under way. */
+static inline int reservation_reaches(struct file *f, uint64_t end)
+{
+    return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
+}
+
 static inline int reservation_within(struct file *f, uint64_t end)
 {
     uint64_t cut = __atomic_load_n(&f->shared.header->cut, __ATOMIC_ACQUIRE);

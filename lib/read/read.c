@@ -51,12 +51,6 @@
 
 enum { PASSES = 10 };
 
-/* Returns 0 if the file still reaches `end`; -1 with EFAULT. Must be called after the versions are noted. */
-static int check_end(struct file *f, uint64_t end)
-{
-    return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
-}
-
 int read_versions_init(struct read_versions *v, uint64_t pages)
 {
     v->of = v->few;
@@ -126,7 +120,7 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
         if (now != *version && !is_marked) {
             if (!marked && !(now = read_steady_version(f, s)))
                 return -1;
-            if (check_end(f, offset + n) < 0)
+            if (reservation_reaches(f, offset + n) < 0) /* after the version is noted */
                 return -1;
             *version = now;
             seam_point(SEAM_VERSION, f);

@@ -21,7 +21,7 @@
  * the transaction itself changes the size, the caller has checked that already. */
 static int check_end(const struct tx *t, struct file *f, uint64_t end)
 {
-    return parts_sizing(t, f) || end <= file_size(f) ? 0 : reservation_beyond(f, end);
+    return parts_sizing(t, f) ? 0 : reservation_reaches(f, end);
 }
 
 /* ---- reading ---- */
