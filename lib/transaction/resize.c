@@ -38,13 +38,6 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
     return r < 0 ? -1 : 0;
 }
 
-static void release_sizing(struct file *f)
-{
-    struct page_state *s = &f->shared.header->sizing;
-    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
-    page_release(s);
-}
-
 /* Reads the size from the manifest again: another process may have changed it. */
 static int refresh_size(struct file *f)
 {
@@ -70,7 +63,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, 0), __ATOMIC_RELAXED);
     /* First cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || refresh_size(f) < 0 || on_media(f, growth_end, size) < 0) {
-        release_sizing(f);
+        resize_end(part);
         return -1;
     }
     part->sized = true;
@@ -81,6 +74,7 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
 void resize_end(struct part *part)
 {
     struct file *f = part->mapping->file;
+    struct page_state *s = &f->shared.header->sizing;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
@@ -89,7 +83,8 @@ void resize_end(struct part *part)
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
         (void)on_media(f, growth_end, 0);
-    release_sizing(f);
+    __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
+    page_release(s);
     part->sized = part->resizes = false;
 }
 
@@ -163,15 +158,6 @@ static int shrink(struct tx *t, struct part *part, uint64_t size)
 
 /* ---- longer ---- */
 
-/* Makes the next write to the file's last page, which is held, ask for space again. */
-static void forget_space(struct file *f)
-{
-    uint64_t size = f->pairing.size;
-    struct page_state *s = size % PAGE_BYTES ? shared_peek(&f->shared, size / PAGE_BYTES) : NULL;
-    if (s)
-        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_O_ALLOCATED, __ATOMIC_RELEASE);
-}
-
 /* Makes the bytes behind the original's end zeros: any process that has its last page mapped may have stored there, and
  * some file systems keep that. If a large page backs the file, as on tmpfs, there may be more pages behind the last one.
  * No reader goes there, and no slice wholly behind the end is valid. */
@@ -195,10 +181,7 @@ static int clear_behind(struct file *f, uint64_t to)
 static int fill_last_page(struct tx *t, struct file *f)
 {
     const uint64_t page = f->pairing.size / PAGE_BYTES;
-    if (claim_range(t, f, page, page) < 0)
-        return -1;
-    forget_space(f);
-    return space_make(f, page, PAGE_O_ALLOCATED);
+    return claim_range(t, f, page, page) < 0 ? -1 : space_make(f, page, PAGE_O_ALLOCATED);
 }
 
 /* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
@@ -209,10 +192,8 @@ static int lengthen(struct tx *t, struct file *f, uint64_t size)
         return -1;
     if (clear_behind(f, size) < 0)
         return -1;
-    if (on_media(f, growth_prepare, size) < 0) {
-        forget_space(f);
+    if (on_media(f, growth_prepare, size) < 0)
         return -1;
-    }
     __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
     return 0;
 }
