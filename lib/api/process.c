@@ -4,7 +4,6 @@
 #include "lib/api/files.h"
 #include "lib/commit/journals.h"
 #include "lib/file/mutex.h"
-#include "lib/file/page.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
@@ -53,7 +52,6 @@ bool process_is_set_up;
 /* Before the program's own constructors, so that no thread can fork while this is half done. */
 static void __attribute__((constructor(101))) set_up(void)
 {
-    page_set_up();
     process_is_set_up = pthread_atfork(before_fork, in_parent, in_child) == 0;
 }
 

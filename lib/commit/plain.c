@@ -169,11 +169,9 @@ static void tell(struct turn *t, uint64_t bytes)
     pthread_mutex_unlock(&t->progress);
 }
 
-static void fail(struct turn *t, int error)
+static void fail(struct turn *t)
 {
-    int none = 0;
-    __atomic_compare_exchange_n(&t->error, &none, error ? error : EIO, false, __ATOMIC_RELAXED,
-                                __ATOMIC_RELAXED);
+    __atomic_store_n(&t->error, errno ? errno : EIO, __ATOMIC_RELAXED);
 }
 
 static void *work(void *arg)
@@ -184,7 +182,7 @@ static void *work(void *arg)
         if (chunk >= t->chunks)
             break;
         if (deploy_chunk(t, chunk) < 0)
-            fail(t, errno);
+            fail(t);
         else /* chunks are handed out in order, so all before this one are done, or nearly */
             tell(t, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
     }
@@ -235,7 +233,7 @@ int plain_make(struct file *f, struct plain_job *job)
                      .progress = PTHREAD_MUTEX_INITIALIZER};
     /* A dirty page of another chunk would keep its neighbours from losing their space. */
     if (job->gives_back && make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
-        fail(&t, errno);
+        fail(&t);
     /* P2: in state `deployed`, which follows, words do not count. */
     f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;
     work_all(&t);
@@ -243,7 +241,7 @@ int plain_make(struct file *f, struct plain_job *job)
      * explorer: drop flush survives: no case fills the disk, or takes longer than a turn. A unit test covers it. */
     if (f->words_wait && (t.error || job->next < t.chunks) &&
         file_flush_data(f, f->r, layout_reflection_bytes(file_size(f))) < 0)
-        fail(&t, errno);
+        fail(&t);
     f->words_wait = false;
     if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && !f->r_holes_fault) {
         /* From the next turn on. */

@@ -27,7 +27,8 @@ static_assert(offsetof(struct page_state, notes) == offsetof(struct page_state, 
 
 static bool have_barrier;
 
-void page_set_up(void)
+/* When the library is loaded. */
+static void __attribute__((constructor(101))) set_up(void)
 {
     have_barrier = persist_can_fence_threads();
 }

@@ -18,9 +18,6 @@
 #include "lib/file/file.h"
 #include "reflection/media/seam.h"
 
-/* Called once per process, before the first reservation. */
-void page_set_up(void);
-
 /* What a thread that waits spins, in iterations, before it sleeps or yields the CPU: most reservations last as long as the copy
  * of a page or two. */
 enum { PAGE_SPINS = 200 };

@@ -12,7 +12,6 @@ bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
 void use_pages_reserve(uint32_t holder, struct page_state *s)
 {
     struct file f = {.holder = holder};
-    page_set_up();
     (void)reservation_take(&f, s, &(struct patience){0});
 }
 
