@@ -93,17 +93,6 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     return 0;
 }
 
-int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last)
-{
-    const struct patience patience = {.not_for_tx = true};
-    if (page_set_make_room(h, last - first + 1) < 0)
-        return -1;
-    for (uint64_t page = first; page <= last; page++)
-        if (page_set_take(h, f, page, page * PAGE_BYTES + 1, &patience) < 0)
-            return -1;
-    return 0;
-}
-
 void page_set_release_from(struct page_set *h, uint64_t n)
 {
     const struct persist *aborted = h->forgotten;

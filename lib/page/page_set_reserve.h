@@ -33,9 +33,6 @@ static inline int page_set_take(struct page_set *h, struct file *f, uint64_t pag
  * no page is held. */
 int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned n);
 
-/* The same for whole pages of one file, but skips those that a transaction has, or is about to cut off. */
-int page_set_reserve_but_tx(struct page_set *h, struct file *f, uint64_t first, uint64_t last);
-
 /* After RESERVATION_OF_TX or RESERVATION_AGAIN (`why`): waits until the transaction that has the page, or makes the file
  * shorter, ends; or until the epoch of the caller's write has the page (patience.epoch). The caller has
  * released the pages that it reserved. Returns 0; -1 with errno: EDEADLK, ENOSPC, ... */

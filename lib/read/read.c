@@ -143,11 +143,15 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
  * commit changes them, and after that they can be held. */
 static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions)
 {
+    const struct patience patience = {.not_for_tx = true};
     int r = 0;
     while (r == 0) {
         struct page_set h;
         page_set_init(&h);
-        r = page_set_reserve_but_tx(&h, f, offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES);
+        r = page_set_make_room(&h, page_span_count(offset, n));
+        for (uint64_t at = offset / PAGE_BYTES; r >= 0 && at * PAGE_BYTES < offset + n; at++)
+            r = page_set_take(&h, f, at, at * PAGE_BYTES + 1, &patience);
+        r = r < 0 ? -1 : 0; /* pages that a transaction has, or is about to cut off, are skipped */
         for (int i = 0; r == 0 && i < 2; i++)
             r = read_pass(f, offset, dst, n, versions, NULL);
         page_set_release(&h);
