@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
@@ -39,11 +38,6 @@ static bool exiting;
 
 /* ---- a file's own lanes ---- */
 
-static struct file *file_of(const struct journal_lane *lane)
-{
-    return (struct file *)((char *)(uintptr_t)lane->journal - offsetof(struct file, lanes));
-}
-
 /* While there is one thread, no locked instruction is needed: it would wait for the non-temporal stores before it. */
 static bool try_own(struct file *f, struct journal_lane *lane)
 {
@@ -57,7 +51,8 @@ static bool try_own(struct file *f, struct journal_lane *lane)
         }
     } while (!__atomic_compare_exchange_n(&f->idle_lanes, &idle, idle & (idle - 1), false,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
-    *lane = (struct journal_lane){.journal = &f->lanes, .lane = (unsigned)__builtin_ctz(idle)};
+    *lane =
+        (struct journal_lane){.journal = &f->lanes, .of = f, .lane = (unsigned)__builtin_ctz(idle)};
     return true;
 }
 
@@ -343,7 +338,7 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
     struct journals *j = lane->in;
     if (lane->journal->domain != PERSIST_MSYNC)
         return step(w);
-    struct file *own = file_of(lane); /* if there is no j */
+    struct file *own = lane->of;
     pthread_mutex_t *medium = j ? &j->medium : &own->medium;
     pthread_mutex_lock(medium);
     int r = (j ? j->failed : file_is_poisoned(own)) ? -1 : step(w);
@@ -361,11 +356,11 @@ void journals_give_lane(const struct journal_lane *lane)
 {
     struct journals *j = lane->in;
     if (!j && __libc_single_threaded) {
-        file_of(lane)->idle_lanes |= 1u << lane->lane;
+        lane->of->idle_lanes |= 1u << lane->lane;
         return;
     }
     if (!j) {
-        __atomic_fetch_or(&file_of(lane)->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
+        __atomic_fetch_or(&lane->of->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
         wake_waiters();
         return;
     }

@@ -16,7 +16,8 @@
 /* A lane, taken for a commit (journals.h). */
 struct journal_lane {
     const struct journal *journal; /* NULL: no lane is taken */
-    struct journals *in;           /* whose it is; NULL: `journal` is the `lanes` of a file */
+    struct journals *in;           /* whose it is; or NULL, and: */
+    struct file *of;               /* `journal` is the `lanes` of this file */
     unsigned lane;
 };
 
