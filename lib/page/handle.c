@@ -97,16 +97,7 @@ void handle_forget_all(void)
     memset(kept, 0, sizeof(kept));
     for (unsigned i = 1; i <= made; i++) {
         struct tx *t = handle_places[i];
-        /* If another thread of the parent had the transaction, it may have been changing these pointers during the fork: then
-         * the child leaks the memory instead of freeing it. */
-        if (t->owner == TX_NONE || t->owner == thread_id()) {
-            if (t->set.pages != t->set.small)
-                free(t->set.pages);
-            free(t->queue);
-            free(t->notes.each);
-            free(t->notes.index);
-            free(t->parts);
-        }
+        /* Its lists are not freed: another thread of the parent may have been changing them during the fork. */
         *t = (struct tx){.generation = t->generation + 1, .slot = i, .next_free = unused};
         page_set_init(&t->set);
         unused = t;
