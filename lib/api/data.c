@@ -278,10 +278,9 @@ int ato_deploy(const void *addr, size_t n)
  * to the end of the file if the mapping has grown beyond that. */
 static uint64_t mapping_extent(const struct mapping *m)
 {
-    uint64_t size = file_size(m->file), grown = size > m->offset ? size - m->offset : 0;
-    uint64_t n = grown < m->reach ? grown : m->reach;
-    n = n > m->length ? n : m->length;
-    return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    const uint64_t size = file_size(m->file),
+                   grown = lesser(size > m->offset ? size - m->offset : 0, m->reach);
+    return layout_pages(grown > m->length ? grown : m->length) * PAGE_BYTES;
 }
 
 int ato_msync(void *addr, size_t n, int flags)

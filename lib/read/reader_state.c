@@ -19,10 +19,7 @@
 
 static int open_in(const struct pairing *pr, const char *name)
 {
-    const int fd =
-        folder_open_file(&pr->folder, name, O_RDONLY, &pr->identity.trust, "for reading");
-    return fd < 0 && errno == ENOENT ? folder_error(&pr->folder, name, "cannot open for reading")
-                                     : fd;
+    return folder_open_file(&pr->folder, name, O_RDONLY, &pr->identity.trust, "for reading");
 }
 
 static int due(const struct pairing *pr)
@@ -107,7 +104,9 @@ static int look_locked(struct file *f)
         return due(pr);
     pr->reflection = open_in(pr, pr->names.reflection);
     if (pr->reflection < 0)
-        return -1;
+        return errno == ENOENT
+                   ? folder_error(&pr->folder, pr->names.reflection, "cannot open for reading")
+                   : -1;
     persist_init(&f->persist, pr->record.domain);
     if (pr->record.state == MANIFEST_IN_USE)
         return watch(f);
