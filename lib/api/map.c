@@ -22,7 +22,7 @@
 static void release_mapping(struct mapping *m)
 {
     if (m->epoch)
-        epoch_unmake(m);
+        tx_unmake(m->epoch);
     if (!m->shows)
         free(m->threads);
     free(m);

@@ -4,7 +4,6 @@
 #include "lib/commit/store.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/parts.h"
-#include "reflection/media/copy.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -86,11 +85,4 @@ uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, u
     if (__builtin_expect(at->pending & ~pending, 0))
         t->set.forgotten = &at->file->persist; /* W4 */
     return pending;
-}
-
-void claim_look(const struct held_page *at, unsigned begin, unsigned n, char *dst)
-{
-    const struct file *f = at->file;
-    copy_gather_range(f->persist.kernel, dst, file_o(f, at->page), file_r(f, at->page),
-                      at->state->bitmap ^ at->pending, begin, n);
 }

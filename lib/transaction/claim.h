@@ -46,9 +46,6 @@ void claim_forget_space(struct tx *t, uint64_t n);
 uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
                      const char *bytes, unsigned flags);
 
-/* Copies bytes of the page as the transaction sees them. */
-void claim_look(const struct held_page *at, unsigned begin, unsigned n, char *dst);
-
 /* Returns how a call of the transaction waits. */
 struct patience claim_patience(const struct tx *t);
 

@@ -18,13 +18,6 @@ int epoch_make(struct mapping *m)
     return m->epoch ? 0 : -1;
 }
 
-void epoch_unmake(struct mapping *m)
-{
-    tx_unmake(m->epoch);
-    pthread_mutex_destroy(&m->epoch_lock);
-    m->epoch = NULL;
-}
-
 /* ---- writing ---- */
 
 /*

@@ -12,12 +12,8 @@
 
 #include "lib/transaction/staging.h"
 
-/* Makes the epoch of a new mapping. Returns 0; -1 with EAGAIN, ENOMEM. */
+/* Makes the epoch of a new mapping: tx_unmake() drops what was not committed when the mapping goes away. Returns 0; -1 with EAGAIN, ENOMEM. */
 int epoch_make(struct mapping *m);
-
-/* Frees the epoch of a mapping that goes away, and drops what was not committed. No thread is in a call on
- * the mapping. */
-void epoch_unmake(struct mapping *m);
 
 /* Does writes from memory through the mapping of the first, in one step. */
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags);

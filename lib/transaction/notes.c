@@ -214,8 +214,14 @@ static bool is_of(const struct note *at, struct tx *const *with, unsigned n)
     return i < n;
 }
 
-static void mark_commit(struct tx *t, uint64_t flag)
+void notes_mark_commit(struct tx *t, bool begins)
 {
+    const uint64_t flag = begins ? PAGE_SET_COMMITS : 0;
+    if (!t->notes.n)
+        return;
+    for (unsigned i = 0; i < t->nparts && begins; i++)
+        if (t->parts[i].written)
+            under_way_begin(t->parts[i].mapping->file);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             __atomic_store_n(&t->parts[i].mapping->file->shared.header->sizing.tx,
@@ -223,29 +229,13 @@ static void mark_commit(struct tx *t, uint64_t flag)
     for (uint64_t i = 0; i < t->set.n; i++)
         __atomic_store_n(&t->set.pages[i].state->tx, page_set_note(t->set.tag, i) | flag,
                          __ATOMIC_RELEASE);
-}
-
-void notes_begin_commit(struct tx *t)
-{
-    if (!t->notes.n)
-        return;
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].written)
-            under_way_begin(t->parts[i].mapping->file);
-    mark_commit(t, PAGE_SET_COMMITS);
-    /* The check that follows comes after the flags, for all CPUs. If another transaction misses a flag, it has seen a change
-     * of what this one has read, and this check finds that change, too. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-void notes_end_commit(struct tx *t)
-{
-    if (!t->notes.n)
-        return;
-    mark_commit(t, 0);
-    for (unsigned i = 0; i < t->nparts; i++)
+    for (unsigned i = 0; i < t->nparts && !begins; i++)
         if (t->parts[i].written)
             under_way_end(t->parts[i].mapping->file);
+    /* The check that follows comes after the flags, for all CPUs. If another transaction misses a flag, it has seen a change
+     * of what this one has read, and this check finds that change, too. */
+    if (begins)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 /* Returns the holder of the page, if that is none of these, after it had a moment to release it. */

@@ -31,12 +31,11 @@ int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version);
 /* Returns 0 if no noted page has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
 int notes_hold(struct tx *t);
 
-/* Called before the check at the commit, and when the commit is visible, or has failed: the pages of the transaction say that
- * it commits. */
-void notes_begin_commit(struct tx *t);
-void notes_end_commit(struct tx *t);
+/* Called before the check at the commit (`begins`), and when the commit is visible, or has failed: the pages of the transaction
+ * say that it commits, or no longer. */
+void notes_mark_commit(struct tx *t, bool begins);
 
-/* The same for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
+/* notes_hold() for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
  * holds a noted page. */
 int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
 

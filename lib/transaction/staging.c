@@ -54,7 +54,8 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
         const struct held_page *at = claim_find(t, f, page);
         if (at) {
             queue_drain(t);
-            claim_look(at, (unsigned)begin, (unsigned)bytes, dst);
+            copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page),
+                              at->state->bitmap ^ at->pending, (unsigned)begin, (unsigned)bytes);
         }
         dst += bytes;
     }

@@ -40,13 +40,13 @@ static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
     if (n == 1 && !(t[0]->notes.n && parts_first_written(t[0])))
         return commit_run(flip);
     for (unsigned i = 0; i < n; i++)
-        notes_begin_commit(t[i]);
+        notes_mark_commit(t[i], true);
     for (unsigned i = 0; r == 0 && i < n; i++)
         r = notes_hold_for_commit(t[i], t, n);
     if (r == 0)
         r = commit_run(flip);
     for (unsigned i = 0; i < n; i++)
-        notes_end_commit(t[i]);
+        notes_mark_commit(t[i], false);
     return r;
 }
 

@@ -157,6 +157,7 @@ inline notes_hold()
     fi
 }
 
+/* notes_mark_commit(true) */
 inline notes_begin_commit(p)
 {
 #ifndef MUTANT_BEGIN_AT_COMMIT
@@ -180,6 +181,7 @@ inline commit(p, to)
     unmark_changed(p)
 }
 
+/* notes_mark_commit(false) */
 inline notes_end_commit(p)
 {
     committing[p] = 0;
