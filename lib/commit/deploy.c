@@ -66,10 +66,24 @@ int deploy_committed(struct mapping *m, struct page_set *h)
     return deploy_held(m, h);
 }
 
+/* Returns true if the page has no slice in R and is free. The holder of a page may be about to flip it, so
+ * the caller has to wait for its release. */
+static bool is_home(const struct file *f, uint64_t page)
+{
+    const struct page_state *s = shared_peek(&f->shared, page);
+    return s && (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1) &&
+           !__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) &&
+           !__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED);
+}
+
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
     const uint64_t batch = m->file->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
     for (uint64_t page = first; page <= last; page += batch) {
+        while (page <= last && is_home(m->file, page))
+            page++;
+        if (page > last)
+            break;
         const uint64_t end = lesser(last, page + batch - 1);
         const struct page_span pages = {m->file, page, end, end * PAGE_BYTES + 1};
         struct page_set h;
