@@ -21,6 +21,7 @@
 #define UNFINISHED ".tmp"
 #define NAMED      "user.ato.named"
 
+enum { MARK_BYTES = NAME_MAX + 96 };
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 static int open_parent(const char *path, const char **name)
@@ -246,10 +247,23 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
 }
 
 /* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the
- * folder around it, name, own inode. A folder that was copied, or moved elsewhere, does not match. */
+ * folder around it, name, own inode and birth time. A folder that was copied, or moved elsewhere, does not match; the birth time
+ * is for a copy that has the same inode numbers on another file system. Returns false if there can be no such attribute. */
+static bool make_mark(const struct folder *f, int parent, const char *name, char mark[MARK_BYTES])
+{
+    struct stat around;
+    struct statx own;
+    if (fstat(parent, &around) < 0 || around.st_dev != f->device ||
+        statx(f->fd, "", AT_EMPTY_PATH, STATX_BTIME, &own) < 0 || !(own.stx_mask & STATX_BTIME))
+        return false;
+    snprintf(mark, MARK_BYTES, "%ju %s %ju %jd.%09u", (uintmax_t)around.st_ino, name,
+             (uintmax_t)f->inode, (intmax_t)own.stx_btime.tv_sec, own.stx_btime.tv_nsec);
+    return true;
+}
+
 static bool is_marked(const struct folder *f, const char *mark)
 {
-    char found[NAME_MAX + 64];
+    char found[MARK_BYTES];
     const ssize_t n = fgetxattr(f->fd, NAMED, found, sizeof(found));
     return n == (ssize_t)strlen(mark) && memcmp(found, mark, (size_t)n) == 0;
 }
@@ -257,14 +271,11 @@ static bool is_marked(const struct folder *f, const char *mark)
 int folder_sync_name(const struct folder *f)
 {
     const char *name;
-    char mark[NAME_MAX + 64];
-    struct stat around;
+    char mark[MARK_BYTES];
     const int parent = open_parent(f->path, &name);
     if (parent < 0)
         return -1;
-    const bool known = fstat(parent, &around) == 0;
-    snprintf(mark, sizeof(mark), "%ju %s %ju", (uintmax_t)around.st_ino, name, (uintmax_t)f->inode);
-    const bool marked = known && is_marked(f, mark);
+    const bool known = make_mark(f, parent, name, mark), marked = known && is_marked(f, mark);
     const int result = marked ? 0 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);

@@ -86,7 +86,7 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
     if (scene == "MapAfterAKillInACommit")
         return 6;
     // The mark of a folder, whose name is then synced by the next birth too, and the stat for it.
-    if ((name == "fsetxattr" || name == "fgetxattr") && scene.find("Map") == 0)
+    if ((name == "fsetxattr" || name == "fgetxattr" || name == "statx") && scene.find("Map") == 0)
         return 1;
     // The source of a copy is looked for at two places.
     if ((name == "calloc" || name == "pread64") && scene == "MapOfACopy")

@@ -337,12 +337,20 @@ TEST(PairingBirth, SyncsTheParentFolderOnlyIfTheFolderHasNoMarkOfItsOwn)
     std::filesystem::rename(other / "moved", folder);
     EXPECT_FALSE(syncs_parent(GO_ON)) << "at its place again";
     char mark[512];
+    const std::string own = std::to_string(inode_of(folder));
     const ssize_t n = getxattr(folder.c_str(), "user.ato.named", mark, sizeof(mark));
     std::filesystem::remove_all(folder);
     std::filesystem::create_directory(other / "keep"); // gets the inode number that is free now
     std::filesystem::create_directory(folder);
-    ASSERT_EQ(setxattr(folder.c_str(), "user.ato.named", mark, static_cast<size_t>(n), 0), 0);
+    const auto set_mark = [&](const std::string &text) {
+        ASSERT_EQ(setxattr(folder.c_str(), "user.ato.named", text.data(), text.size(), 0), 0);
+    };
+    std::string copied(mark, static_cast<size_t>(n));
+    set_mark(copied);
     EXPECT_TRUE(syncs_parent(GO_ON)) << "a copy";
+    set_mark(
+        copied.replace(copied.find(' ' + own) + 1, own.size(), std::to_string(inode_of(folder))));
+    EXPECT_TRUE(syncs_parent(GO_ON)) << "a copy whose inodes have the same numbers";
 }
 
 // A crash cuts the birth between record and attribute.
