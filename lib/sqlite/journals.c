@@ -76,9 +76,9 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
 {
     struct memory_file *f = of(file);
     const sqlite3_int64 end = offset + n;
-    int r = f->before_write ? f->before_write(f, from, n, offset) : SQLITE_OK;
-    if (r == SQLITE_OK)
-        r = make_room(f, end);
+    int r = make_room(f, end); /* first: a header that is not stored begins no transaction */
+    if (r == SQLITE_OK && f->before_write)
+        r = f->before_write(f, from, n, offset);
     if (r != SQLITE_OK)
         return r;
     if (offset > f->size)

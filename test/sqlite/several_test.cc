@@ -9,6 +9,17 @@
 #include <thread>
 #include <unistd.h>
 
+static bool no_memory;
+
+extern "C" {
+void *__real_realloc(void *block, size_t n);
+void *__wrap_realloc(void *block, size_t n);
+void *__wrap_realloc(void *block, size_t n)
+{
+    return no_memory ? nullptr : __real_realloc(block, n);
+}
+}
+
 namespace sql
 {
 
@@ -333,6 +344,32 @@ TEST_F(SqliteFolders, ConnectionsThatShareACacheWriteToAFolderEach)
     refuses(reader, "DELETE FROM main.t");
     MUST(reader, "ROLLBACK");
     EXPECT_EQ(both(reader), "16 26");
+}
+
+/* Only a third database makes SQLite commit it together with the others. */
+TEST_F(SqliteFolders, ADatabaseThatWouldCommitByItselfMakesTheCommitOfThreeFail)
+{
+    make_both_apart();
+    make("c.db");
+    for (const char *alone : {"journal_mode=MEMORY", "journal_mode=OFF", "synchronous=OFF"}) {
+        Db db = open_apart();
+        MUST(db, "ATTACH '" + uri(path("c.db")) + "' AS third; PRAGMA other." + alone);
+        MUST(db, std::string(CHANGE_BOTH) + "; INSERT INTO third.t VALUES(30, 'x')");
+        refuses(db, "COMMIT", SQLITE_IOERR);
+        EXPECT_EQ(both(db) + " " + db.text("SELECT sum(a) FROM third.t"), "6 6 6") << alone;
+    }
+}
+
+TEST_F(SqliteFolders, AJournalThatGetsNoMemoryBeginsNoTransaction)
+{
+    make_both_apart();
+    Db db = open_apart();
+    set_modes(db, "truncate", "exclusive");
+    no_memory = true;
+    EXPECT_EQ(db.run("INSERT INTO main.t VALUES(10, 'x')"), SQLITE_NOMEM);
+    no_memory = false;
+    MUST(db, "BEGIN; INSERT INTO other.t VALUES(20, 'x'); COMMIT");
+    EXPECT_EQ(both(db), "6 26");
 }
 
 TEST_F(SqliteFolders, DatabasesThatCommitWithoutLibatoAreNotRefused)
