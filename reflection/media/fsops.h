@@ -11,11 +11,12 @@
 
 #include "reflection/media/seam.h"
 
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
-#include <unistd.h>
 
 struct fsops {
     int (*mkdirat)(int dir, const char *name, mode_t mode);
@@ -42,11 +43,13 @@ extern const struct fsops *fsops;
 static const struct fsops *const fsops __attribute__((unused)) = &fsops_real;
 #endif
 
-/* Returns the length of a file in bytes; -1 with errno. Moves the descriptor's offset, which nothing uses. Not by fstat(): since
- * Linux 6.13 the first store after that gets a new mtime, which the next sync has to write too. */
+/* Returns the length of a file in bytes; -1 with errno. Not by fstat(): since Linux 6.13 the first store after a call that asks
+ * for the times gets a new mtime, which the next sync has to write too. Nor by lseek(): the descriptor may share its offset with
+ * the caller's. */
 static inline off_t fsops_length(int fd)
 {
-    return lseek(fd, 0, SEEK_END);
+    struct statx sx;
+    return statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) == 0 ? (off_t)sx.stx_size : -1;
 }
 
 /* Gives space back: the range reads as zeros afterwards. */

@@ -327,6 +327,32 @@ TEST_F(Map, FolderWithoutPermissionIsEaccesWithItsPath)
     EXPECT_EQ(status, 0);
 }
 
+// The library's duplicate of the descriptor shares its offset.
+TEST_F(Map, DoesNotMoveADescriptorWhoseFileCannotBeOpenedAgain)
+{
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root, to become another user";
+    ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+    ASSERT_EQ(chmod(dir.path().c_str(), 0777), 0);
+    int status = in_child([&] {
+        if (setgid(65534) < 0 || setuid(65534) < 0)
+            return 2;
+        {
+            Mapped m(path);
+            EXPECT_TRUE(m) << m.sentence;
+        }
+        const int fd = open(path.c_str(), O_RDWR);
+        EXPECT_EQ(fchmod(fd, 0444), 0);
+        EXPECT_EQ(lseek(fd, 1234, SEEK_SET), 1234);
+        void *at = ato_mmap(nullptr, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        EXPECT_NE(at, MAP_FAILED) << ato_errormsg();
+        EXPECT_EQ(lseek(fd, 0, SEEK_CUR), 1234);
+        EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0) << ato_errormsg();
+        return static_cast<int>(HasFailure());
+    });
+    EXPECT_EQ(status, 0);
+}
+
 TEST_F(Map, SymbolicLinkInPlaceOfTheFolderIsRefused)
 {
     ASSERT_EQ(symlink("/tmp", (dir / ".ato").c_str()), 0);
