@@ -3,6 +3,7 @@
 
 #include "reflection/media/persist_real.h"
 
+#include <cpuid.h>
 #include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -32,6 +33,9 @@ void persist_init(struct persist *p, enum persist_domain domain)
 {
     p->domain = domain;
     p->kernel = copy_best();
+    unsigned eax, ebx = 0, ecx, edx;
+    p->clwb = domain == PERSIST_PMEM && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+              (ebx & bit_CLWB);
 }
 
 bool persist_can_fence_threads(void)

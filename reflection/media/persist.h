@@ -51,6 +51,7 @@ enum persist_domain {
 
 struct persist {
     enum persist_domain domain;
+    bool clwb; /* flushes go by CLWB, without a call of libpmem */
     const struct copy_kernel *kernel;
 };
 

@@ -106,7 +106,9 @@ static inline int persist_real_flush_word(const struct persist *p, const uint64_
                                           const char *site)
 {
     (void)site;
-    if (p->domain == PERSIST_PMEM)
+    if (p->clwb)
+        __asm__ volatile("clwb %0" : : "m"(*word) : "memory");
+    else if (p->domain == PERSIST_PMEM)
         pmem_flush(word, 8);
     else if (p->domain == PERSIST_MSYNC)
         return persist_msync(word, 8);

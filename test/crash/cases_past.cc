@@ -95,7 +95,7 @@ void give_number_on(Actor &a, Disk &disk, int file)
     int id = disk.find(own, name + ".manifest");
     Bytes bytes = disk.at(id).content();
     struct manifest_record record;
-    struct persist p = {PERSIST_PROCESS, nullptr};
+    struct persist p = {PERSIST_PROCESS, false, nullptr};
     int which;
     if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
         throw Violation("no manifest of a file that was in use");
