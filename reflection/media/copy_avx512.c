@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The copy kernel for AVX512; compiled with -mavx512f, called only where the CPU has it. */
+/* The copy kernel for AVX512; compiled with -mavx512f, called only where the CPU has it. Such a CPU has BMI, too. */
 #include "reflection/media/copy.h"
 
 #include <immintrin.h>
