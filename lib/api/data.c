@@ -116,8 +116,8 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
 }
 
 /* `repeats`: as in write_bytes(). */
-static int write_side(const struct range *to, const void *src, uint64_t n, bool repeats,
-                      unsigned flags)
+static inline __attribute__((always_inline)) int
+write_side(const struct range *to, const void *src, uint64_t n, bool repeats, unsigned flags)
 {
     if (__builtin_expect(!to->m->epoch, 1))
         return write_bytes(to->m, to->offset, src, n, repeats, flags);

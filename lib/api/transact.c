@@ -199,8 +199,9 @@ static inline __attribute__((always_inline)) void fetch(const void *dst)
     const struct file *f = m->file;
     const struct page_state *s =
         from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
+    const struct homes homes = file_homes(f, page);
     if (s)
-        page_fetch(f, s, page, at % PAGE_BYTES);
+        page_fetch(&homes, s, at % PAGE_BYTES);
 }
 
 static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)

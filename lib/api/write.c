@@ -7,24 +7,14 @@
  */
 #include "lib/api/write.h"
 
-#include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
-#include "lib/commit/store.h"
-#include "lib/file/page.h"
 #include "lib/file/space.h"
-#include "lib/file/under_way.h"
-#include "lib/page/load.h"
-#include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/page/reservation.h"
 
 #include <string.h>
 
-/* An eager write within one aligned word: the store of the word is the commit. Other programs see it wholly or not at all, and a
- * crash at any moment leaves nothing of it in the reflection. The page counts as flipping meanwhile: a reader must not see what
- * is not durable yet (I4). Returns 1 if the slice is valid in the reflection, and nothing was written. */
-static int store_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                          const char *bytes)
+int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
+                   const char *bytes)
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value;
@@ -36,7 +26,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     store_begin(at->state);
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
-    under_way_begin(f);
+    const struct tally under_way = under_way_begin(f);
     page_turn_mark(at->state);
     persist_store_word(&f->persist, word, value);
     if (file_flush_word(f, word) < 0)
@@ -44,7 +34,7 @@ static int store_in_place(struct mapping *m, const struct held_page *at, unsigne
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
     page_unmark_changed(at->state);
-    under_way_end(f);
+    under_way_end(under_way);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
     file_note_written(f);
@@ -67,7 +57,8 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         store_begin(h->pages[i].state);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);
+        const struct homes homes = file_homes(f, page);
+        at->pending = store_page(at, &homes, (unsigned)begin, (unsigned)bytes, from, flags);
         stored |= at++->pending;
         from += repeats ? 0 : bytes;
     }
@@ -85,43 +76,6 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     return 0;
 }
 
-/* write_held() for plain memory and one page, the common case; with `in_place`, store_in_place(). */
-static inline __attribute__((always_inline)) int write_page(struct mapping *m, uint64_t offset,
-                                                            unsigned n, const char *bytes,
-                                                            unsigned flags, bool in_place)
-{
-    static const struct patience plain = {0}; /* waits as long as ATO_WAIT_MS says */
-    struct file *f = m->file;
-    uint64_t page = offset / PAGE_BYTES;
-    unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    struct page_state *s = shared_state(&f->shared, page);
-    if (__builtin_expect(!s, 0))
-        return -1;
-    page_fetch(f, s, page, begin);
-    int r = reservation_take_within(f, s, offset + n, &plain);
-    if (__builtin_expect(r < 0, 0))
-        return -1;
-    struct held_page at = {.file = f, .state = s, .page = page};
-    r = load_page(f, page, s);
-    uint8_t need = r == 0 && !in_place ? store_needs(s, bitmap_touched(begin, n)) : 0;
-    if (__builtin_expect(need, 0))
-        r = space_make(f, page, need);
-    if (r == 0 && in_place) {
-        r = store_in_place(m, &at, begin, n, bytes);
-    } else if (r == 0) {
-        store_begin(s);
-        at.pending = store_page(&at, begin, n, bytes, flags);
-        if (at.pending) {
-            r = f->persist.domain == PERSIST_MSYNC ? commit_flush(&at, 1) : 0;
-            if (r == 0)
-                r = commit_page(m, &at);
-        }
-        file_note_written(f);
-    }
-    page_release(s);
-    return r;
-}
-
 static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from,
                          bool repeats, unsigned flags)
 {
@@ -136,14 +90,11 @@ static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const c
     return r;
 }
 
-int write_bytes(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
-                unsigned flags)
+int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
+                 unsigned flags)
 {
-    const bool eager = writes_eagerly(m, flags);
-    if (!eager && offset % PAGE_BYTES + n <= PAGE_BYTES)
-        return write_page(m, offset, (unsigned)n, bytes, flags, false);
     int r = 1;
-    if (eager && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL))
+    if (writes_eagerly(m, flags) && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL))
         r = write_page(m, offset, (unsigned)n, bytes, flags, true);
     return r <= 0 ? r : write_several(m, offset, n, bytes, repeats, flags);
 }

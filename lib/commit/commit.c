@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/commit.h"
 
-#include "lib/commit/journals.h"
-#include "lib/file/page.h"
-#include "lib/file/under_way.h"
-#include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 
@@ -13,12 +9,6 @@
 enum { RTM_TRIES = 6 };
 
 /* ---- pages and files ---- */
-
-/* Returns the bitmap of a page once its pending slices are valid. */
-static uint64_t new_bitmap(const struct held_page *at)
-{
-    return at->state->bitmap ^ at->pending;
-}
 
 /* Returns the part that stands for a file. Pages of one file come in runs: `last` is the part found last. */
 static struct part *part_of(const struct commit *c, const struct file *f, struct part *last)
@@ -68,7 +58,7 @@ static int store_words(struct page_set *h)
         if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist,
                                file_word(h->pages[i].file, h->pages[i].page),
-                               new_bitmap(&h->pages[i]));
+                               commit_new_bitmap(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
@@ -101,63 +91,6 @@ static int store_sizes(const struct commit *c)
             return -1;
     }
     return 0;
-}
-
-static void account(struct mapping *m, enum counter path, uint64_t slices, uint64_t words)
-{
-    struct tally t = tally_of(m);
-    if (path != COUNTERS)
-        tally_add(t, path, 1);
-    tally_add(t, COUNT_FLIPS, words);
-    tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
-}
-
-/* ---- one word ---- */
-
-/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
- * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void show_one(struct held_page *at, bool changed)
-{
-    const uint64_t bitmap = new_bitmap(at);
-    seam_point(SEAM_FLIP, at->state);
-    page_turn_mark(at->state);
-    seam_point(SEAM_FLIPPING, at->state);
-    page_set_bitmap(at->state, bitmap);
-    at->pending = 0;
-    seam_point(SEAM_FLIPPED, at->state);
-    if (changed)
-        page_unmark_changed(at->state);
-    else
-        page_turn_mark(at->state);
-}
-
-static int commit_one(struct mapping *m, struct held_page *at)
-{
-    const struct persist *p = &at->file->persist;
-    struct page_state *s = at->state;
-    uint64_t *word = file_word(at->file, at->page);
-    uint64_t value = new_bitmap(at);
-    /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
-     * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
-    persist_fence(p);
-    persist_store_word(p, word, value);
-    if (file_flush_word(at->file, word) < 0)
-        return file_in_doubt(at->file, "a commit");
-    /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
-     * released and the homes that it made invalid may be stored to. I3. */
-    persist_fence(p);
-    seam_point(SEAM_DURABLE, s);
-    account(m, COUNT_COMMITS_SINGLE, bitmap_count(at->pending), 1);
-    show_one(at, true);
-    return 0;
-}
-
-int commit_page(struct mapping *m, struct held_page *at)
-{
-    under_way_begin(at->file);
-    int r = commit_one(m, at);
-    under_way_end(at->file);
-    return r;
 }
 
 /* ---- showing ---- */
@@ -199,7 +132,7 @@ static void show_all(struct commit *c)
         struct held_page *at = &h->pages[i];
         seam_point(SEAM_FLIPPING, h);
         if (at->pending)
-            page_set_bitmap(at->state, new_bitmap(at));
+            page_set_bitmap(at->state, commit_new_bitmap(at));
     }
     unmark_sizes(c);
     for (uint64_t i = 0; i < h->n; i++) {
@@ -288,7 +221,8 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
-            flips[n++] = (struct persist_flip){file_word(at->file, at->page), new_bitmap(at)};
+            flips[n++] =
+                (struct persist_flip){file_word(at->file, at->page), commit_new_bitmap(at)};
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -323,7 +257,7 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
         if (!at->pending)
             continue;
         part = part_of(c, at->file, part);
-        journal_add(w, part->index, layout_word(at->page), new_bitmap(at));
+        journal_add(w, part->index, layout_word(at->page), commit_new_bitmap(at));
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -383,7 +317,8 @@ static int commit(struct commit *c, const struct sum *sum)
         if (journals_alike(sum->first->mapping->file, part->mapping->file) < 0)
             return -1;
     if (sum->pages == 1 && sum->sizes == 0)
-        return commit_one(sum->first->mapping, sum->one);
+        return commit_one(sum->first->mapping, sum->one, file_word(sum->one->file, sum->one->page),
+                          (unsigned)sum->first->slices);
     if (sum->pages == 0 && sum->sizes == 1)
         return resize_one(c, sum->first);
     enum counter path = COUNT_COMMITS_RTM;
@@ -400,7 +335,7 @@ static int commit(struct commit *c, const struct sum *sum)
         return -1;
     for (const struct part *part = sum->first; part; part = part->next)
         if (part->pages)
-            account(part->mapping, path, part->slices, part->pages);
+            commit_account(part->mapping, path, part->slices, part->pages);
     return 0;
 }
 
@@ -409,10 +344,10 @@ int commit_run(struct commit *c)
     struct sum sum;
     sum_up(c, &sum);
     for (const struct part *part = sum.first; part; part = part->next)
-        under_way_begin(part->mapping->file);
+        (void)under_way_begin(part->mapping->file);
     const int r = sum.first ? commit(c, &sum) : 0;
     for (const struct part *part = sum.first; part; part = part->next)
-        under_way_end(part->mapping->file);
+        under_way_end(under_way_of(part->mapping->file));
     return r;
 }
 
@@ -432,7 +367,7 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            show_one(&h->pages[i], false);
-    account(m, COUNTERS, part.slices, part.pages);
+            commit_show_one(&h->pages[i], false);
+    commit_account(m, COUNTERS, part.slices, part.pages);
     return 0;
 }

@@ -11,6 +11,8 @@
 #define ATO_LIB_COMMIT_COMMIT_H
 
 #include "lib/commit/journals.h"
+#include "lib/file/page.h"
+#include "lib/file/under_way.h"
 #include "lib/page/page_set.h"
 
 /* The pending slices of all pages of the hold, and the new sizes of their files. */
@@ -57,11 +59,74 @@ static inline uint64_t commit_next(const struct held_page *pages, uint64_t n, ui
  * also writes dirty pages between them. Returns 0; -1 with EIO. */
 int commit_flush(const struct held_page *pages, uint64_t n);
 
-/* commit_run() for one page, whose pending mask is not empty. */
-int commit_page(struct mapping *m, struct held_page *at);
-
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
  * m's file. Returns 0; -1 with EIO and the file poisoned. */
 int commit_each_page(struct mapping *m, struct page_set *h);
+
+/* ---- one page ---- */
+
+/* Returns the bitmap of a page once its pending slices are valid. */
+static inline uint64_t commit_new_bitmap(const struct held_page *at)
+{
+    return at->state->bitmap ^ at->pending;
+}
+
+static inline void commit_account(struct mapping *m, enum counter path, uint64_t slices,
+                                  uint64_t words)
+{
+    struct tally t = tally_of(m);
+    if (path != COUNTERS)
+        tally_add(t, path, 1);
+    tally_add(t, COUNT_FLIPS, words);
+    tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
+}
+
+/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
+ * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
+static inline void commit_show_one(struct held_page *at, bool changed)
+{
+    const uint64_t bitmap = commit_new_bitmap(at);
+    seam_point(SEAM_FLIP, at->state);
+    page_turn_mark(at->state);
+    seam_point(SEAM_FLIPPING, at->state);
+    page_set_bitmap(at->state, bitmap);
+    at->pending = 0;
+    seam_point(SEAM_FLIPPED, at->state);
+    if (changed)
+        page_unmark_changed(at->state);
+    else
+        page_turn_mark(at->state);
+}
+
+/* commit_run() for one page, whose pending mask is not empty, and whose word is at `word`. Inline, as store.h is. */
+static inline int commit_one(struct mapping *m, struct held_page *at, uint64_t *word,
+                             unsigned slices)
+{
+    const struct persist *p = &at->file->persist;
+    struct page_state *s = at->state;
+    uint64_t value = commit_new_bitmap(at);
+    /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
+     * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
+    persist_fence(p);
+    persist_store_word(p, word, value);
+    if (file_flush_word(at->file, word) < 0)
+        return file_in_doubt(at->file, "a commit");
+    /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
+     * released and the homes that it made invalid may be stored to. I3. */
+    persist_fence(p);
+    seam_point(SEAM_DURABLE, s);
+    commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
+    commit_show_one(at, true);
+    return 0;
+}
+
+static inline int commit_page(struct mapping *m, struct held_page *at, uint64_t *word,
+                              unsigned slices)
+{
+    const struct tally under_way = under_way_begin(at->file);
+    int r = commit_one(m, at, word, slices);
+    under_way_end(under_way);
+    return r;
+}
 
 #endif

@@ -70,7 +70,7 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
     if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
         file_check(f) < 0 || file_read_words(f, first, n, words) < 0)
         return -1;
-    /* persist-order W5 (writers: W2 in commit.c, R4 in files.c): a word is durable before the space of the copy that
+    /* persist-order W5 (writers: W2 in commit.h and commit.c, R4 in files.c): a word is durable before the space of the copy that
      * it makes invalid is given back. I2. */
     for (uint64_t i = 0, end; i < n; i = end) {
         end = i + 1;

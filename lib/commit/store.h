@@ -4,7 +4,7 @@
  * nothing changes for readers yet.
  *
  * `pending` names the slices that the operation has stored already: such a slice is stored to the same place again,
- * and completed from there. The functions are inline, because the copy of a few slices takes no longer than a call.
+ * and completed from there. What a write of whole slices needs is inline: their copy takes no longer than a call.
  */
 #ifndef ATO_LIB_COMMIT_STORE_H
 #define ATO_LIB_COMMIT_STORE_H
@@ -13,82 +13,6 @@
 #include "lib/file/space.h"
 #include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
-
-#include <string.h>
-
-struct target {
-    struct file *file;
-    char *o, *r;
-    uint64_t bitmap;
-    uint64_t pending;
-    bool skip_equal;
-    bool cold; /* argument of persist_scatter() */
-};
-
-/* Stores slice i, of which only bytes [begin, end) are new. The other bytes are those that the operation sees; the
- * slice is stored as a whole. */
-static inline void store_part(struct target *t, unsigned i, unsigned begin, unsigned end,
-                              const char *src)
-{
-    _Alignas(64) char line[SLICE_BYTES];
-    uint64_t bit = 1ull << i;
-    char *valid = (t->bitmap & bit ? t->r : t->o) + i * SLICE_BYTES;
-    char *other = (t->bitmap & bit ? t->o : t->r) + i * SLICE_BYTES;
-    memcpy(line, t->pending & bit ? other : valid, SLICE_BYTES);
-    if (t->skip_equal && memcmp(line + begin, src, end - begin) == 0)
-        return;
-    memcpy(line + begin, src, end - begin);
-    if (t->skip_equal && (t->pending & bit) && memcmp(line, valid, SLICE_BYTES) == 0) {
-        t->pending &= ~bit;
-        return;
-    }
-    persist_line(&t->file->persist, other, line); /* I2 */
-    t->pending |= bit;
-}
-
-/* Stores the whole slices of `mask`. `base`: where byte 0 of the page would be in the source. */
-static inline void store_whole(struct target *t, uint64_t mask, const char *base)
-{
-    if (t->skip_equal) {
-        uint64_t other = t->bitmap ^ t->pending;
-        uint64_t differing = t->file->persist.kernel->differing(t->o, t->r, base, other, mask);
-        /* Slices that the operation had changed and now changes back are no longer pending. */
-        uint64_t again = t->pending & differing;
-        if (__builtin_expect(!!again, 0)) {
-            uint64_t back =
-                again & ~t->file->persist.kernel->differing(t->o, t->r, base, t->bitmap, again);
-            t->pending &= ~back;
-            differing &= ~back;
-        }
-        mask = differing;
-    }
-    if (mask)
-        persist_scatter(&t->file->persist, t->o, t->r, base, t->bitmap, mask, t->cold); /* I2 */
-    t->pending |= mask;
-}
-
-/* Stores bytes [begin, begin + n) of the page. t->pending: all slices that the operation has stored so far. */
-static inline void store_bytes(struct target *t, unsigned begin, unsigned n, const char *src)
-{
-    unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
-    const char *base = src - begin;
-    if (first == last && n < 64) {
-        store_part(t, first, begin % 64, begin % 64 + n, src);
-        return;
-    }
-    if (begin % 64) {
-        store_part(t, first, begin % 64, 64, src);
-        first++;
-    }
-    if (end % 64) {
-        store_part(t, last, 0, end % 64, base + (end - end % 64));
-        if (last == first)
-            return;
-        last--;
-    }
-    if (first <= last)
-        store_whole(t, bitmap_slices(first, last), base);
-}
 
 /* Bytes of a page from which on it pays to store past the caches; and for how many ticks of the file's clock
  * (FILE_TICK bytes each) a page is taken to stay in the caches. */
@@ -116,8 +40,10 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
  * that of the word, which lies in the reflection. */
 static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
 {
-    const uint8_t need = PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0);
-    return need & (uint8_t)~s->flags;
+    const uint8_t lacks = ~s->flags & (PAGE_O_ALLOCATED | PAGE_R_ALLOCATED);
+    if (__builtin_expect(!lacks, 1))
+        return 0;
+    return lacks & (PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
 }
 
 /* Allocates space for all homes of a write to pages that the caller holds. Returns 0; -1: errors of space_make(). */
@@ -141,19 +67,22 @@ static inline void store_begin(struct page_state *s)
         __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
 }
 
+/* store_page() for slices that are written in part, or compared. By value: the compiler would keep a page whose address is
+ * taken in memory. */
+uint64_t store_slices(struct held_page at, struct homes homes, unsigned begin, unsigned n,
+                      const char *src, bool skip_equal, bool cold);
+
 /* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
-static inline uint64_t store_page(const struct held_page *at, unsigned begin, unsigned n,
-                                  const char *bytes, unsigned flags)
+static inline uint64_t store_page(const struct held_page *at, const struct homes *homes,
+                                  unsigned begin, unsigned n, const char *bytes, unsigned flags)
 {
-    struct target t = {.file = at->file,
-                       .o = file_o(at->file, at->page),
-                       .r = file_r(at->file, at->page),
-                       .bitmap = at->state->bitmap,
-                       .pending = at->pending,
-                       .skip_equal = flags & ATO_SKIP_EQUAL,
-                       .cold = store_is_cold(at->file, at->state, n)};
-    store_bytes(&t, begin, n, bytes);
-    return t.pending;
+    const bool cold = store_is_cold(at->file, at->state, n);
+    const uint64_t mask = bitmap_touched(begin, n);
+    if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
+        return store_slices(*at, *homes, begin, n, bytes, flags & ATO_SKIP_EQUAL, cold);
+    persist_scatter(&at->file->persist, homes->o, homes->r, bytes - begin, at->state->bitmap, mask,
+                    cold); /* I2 */
+    return at->pending | mask;
 }
 
 #endif

@@ -188,6 +188,17 @@ static inline uint64_t *file_word(const struct file *f, uint64_t page)
     return (uint64_t *)(f->r + layout_word(page));
 }
 
+/* The two homes of a page, and its word on the media. */
+struct homes {
+    char *o, *r;
+    uint64_t *word;
+};
+
+static inline struct homes file_homes(const struct file *f, uint64_t page)
+{
+    return (struct homes){file_o(f, page), file_r(f, page), file_word(f, page)};
+}
+
 static inline uint64_t lesser(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -92,7 +92,7 @@ void page_wake(struct page_state *s)
 
 int page_flush_word(const struct file *f, uint64_t page)
 {
-    /* persist-order R4 (writer: W2 in commit.c): after a kill the word may be visible and not durable.
+    /* persist-order R4 (writer: W2 in commit.h): after a kill the word may be visible and not durable.
      * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
      * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
      * read. I1, I5. */

@@ -30,29 +30,34 @@ static inline uint64_t under_way_look(const struct shared *s, unsigned slot, uns
     return __atomic_load_n(&shared_thread_of(s, slot, thread)->commits, __ATOMIC_ACQUIRE);
 }
 
-/* Notes that the calling thread begins a commit to the file. Called before the first word is stored; may be nested. */
-static inline void under_way_begin(const struct file *f)
+/* Where the calling thread counts its commits to the file. */
+static inline struct tally under_way_of(const struct file *f)
 {
     const unsigned thread = thread_number();
-    uint64_t *at = &f->threads[thread].commits;
-    uint16_t *threads = &f->shared.slots[f->pairing.slot].threads;
-    if (__builtin_expect(__atomic_load_n(threads, __ATOMIC_RELAXED) <= thread, 0))
-        under_way_raise_threads(threads, thread);
-    tally_add_at(at, thread == THREAD_SHARED, 1);
+    return (struct tally){&f->threads[thread].commits, thread == THREAD_SHARED};
+}
+
+/* Notes that the calling thread begins a commit to the file. Called before the first word is stored; may be nested. Returns
+ * under_way_of(). */
+static inline struct tally under_way_begin(const struct file *f)
+{
+    const struct tally t = under_way_of(f);
+    if (__builtin_expect(!__atomic_load_n(t.of, __ATOMIC_RELAXED), 0)) /* its first commit */
+        under_way_raise_threads(&f->shared.slots[f->pairing.slot].threads, thread_number());
+    tally_add_at(t.of, t.shared, 1);
     /* A process that finds a word of the commit (takeover.c) would also have found this note. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
+    return t;
 }
 
 /* Notes that the commit is over. Called after its last change has become visible. */
-static inline void under_way_end(const struct file *f)
+static inline void under_way_end(struct tally t)
 {
-    const unsigned thread = thread_number();
-    uint64_t *at = &f->threads[thread].commits;
     /* Release: a process that sees the commit over sees its changes. */
-    if (__builtin_expect(thread == THREAD_SHARED, 0))
-        __atomic_fetch_add(at, UNDER_WAY_OVER - 1, __ATOMIC_RELEASE);
+    if (__builtin_expect(t.shared, 0))
+        __atomic_fetch_add(t.of, UNDER_WAY_OVER - 1, __ATOMIC_RELEASE);
     else
-        __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + UNDER_WAY_OVER - 1,
+        __atomic_store_n(t.of, __atomic_load_n(t.of, __ATOMIC_RELAXED) + UNDER_WAY_OVER - 1,
                          __ATOMIC_RELEASE);
 }
 

@@ -90,13 +90,13 @@ static inline void page_set_init(struct page_set *h)
  * for one without effect, and drops calls of it.
  */
 static inline __attribute__((always_inline)) void
-page_fetch(const struct file *f, const struct page_state *s, uint64_t page, unsigned begin)
+page_fetch(const struct homes *homes, const struct page_state *s, unsigned begin)
 {
     unsigned far = (begin / 64 + 32) % 64 * 64;
     __builtin_prefetch(s, 1);
-    __builtin_prefetch(file_word(f, page), 1);
-    __builtin_prefetch(file_o(f, page) + far);
-    __builtin_prefetch(file_r(f, page) + far);
+    __builtin_prefetch(homes->word, 1);
+    __builtin_prefetch(homes->o + far);
+    __builtin_prefetch(homes->r + far);
 }
 
 struct page_span {

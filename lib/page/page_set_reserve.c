@@ -42,8 +42,9 @@ enum { FETCHED = 4 };
 static inline __attribute__((always_inline)) void fetch(const struct page_span *span, uint64_t page)
 {
     const struct page_state *s = page <= span->last ? shared_peek(&span->file->shared, page) : NULL;
+    const struct homes homes = file_homes(span->file, page);
     if (s)
-        page_fetch(span->file, s, page, 0);
+        page_fetch(&homes, s, 0);
 }
 
 /* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */

@@ -234,7 +234,7 @@ static void reload(struct dead *d)
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }
-    /* persist-order R5 (writers: W2, G4, S2 in commit.c): after a kill bitmaps and size may be visible and not durable. They
+    /* persist-order R5 (writers: W2, G4, S2 in commit.h and commit.c): after a kill bitmaps and size may be visible and not durable. They
      * become durable before they become visible in memory (I4): otherwise a power cut could take back what was read. */
     persist_fence(&d->file->persist);
     for (uint64_t i = 0; i < d->n; i++) {

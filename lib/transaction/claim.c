@@ -81,7 +81,8 @@ uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, u
                      const char *bytes, unsigned flags)
 {
     store_begin(at->state);
-    const uint64_t pending = store_page(at, begin, n, bytes, flags);
+    const struct homes homes = file_homes(at->file, at->page);
+    const uint64_t pending = store_page(at, &homes, begin, n, bytes, flags);
     if (__builtin_expect(at->pending & ~pending, 0))
         t->set.forgotten = &at->file->persist; /* W4 */
     return pending;

@@ -221,7 +221,7 @@ void notes_mark_commit(struct tx *t, bool begins)
         return;
     for (unsigned i = 0; i < t->nparts && begins; i++)
         if (t->parts[i].written)
-            under_way_begin(t->parts[i].mapping->file);
+            (void)under_way_begin(t->parts[i].mapping->file);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             __atomic_store_n(&t->parts[i].mapping->file->shared.header->sizing.tx,
@@ -231,7 +231,7 @@ void notes_mark_commit(struct tx *t, bool begins)
                          __ATOMIC_RELEASE);
     for (unsigned i = 0; i < t->nparts && !begins; i++)
         if (t->parts[i].written)
-            under_way_end(t->parts[i].mapping->file);
+            under_way_end(under_way_of(t->parts[i].mapping->file));
     /* The check that follows comes after the flags, for all CPUs. If another transaction misses a flag, it has seen a change
      * of what this one has read, and this check finds that change, too. */
     if (begins)

@@ -249,7 +249,7 @@ int replay_apply(const struct journal_view *v, struct participant *const *target
         if (domain_make_storable(PERSIST_MSYNC, page, PAGE_BYTES) < 0)
             return report_errno(errno, "cannot allocate the bitmaps in %s", t.to->path);
     }
-    /* persist-order R1 (writer: W1 in lib/commit/commit.c): the bytes that these words make valid were durable
+    /* persist-order R1 (writer: W1 in lib/commit/commit.h): the bytes that these words make valid were durable
      * before the commit line existed, so the words may be stored in any order. I1.
      * explorer: tear word survives: the lane is committed until it is retired, and a process that finds
      * half of a word stores it again. */

@@ -69,7 +69,7 @@ static void killed_in_a_commit(World &w)
             PersistFaults faults;
             int left = 3;
             faults.before = [&](const PersistCall &c) {
-                bool flip = !strcmp(c.op, "store_word") && strstr(c.site, "commit.c");
+                bool flip = !strcmp(c.op, "store_word") && strstr(c.site, "commit/commit.");
                 return flip && --left == 0 ? DIE : GO_ON;
             };
             w.write(4096 - 50, three);

@@ -200,8 +200,9 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
                   Mapped m(file, gather(ATO_DOMAIN_MSYNC));
                   PersistFaults faults;
                   faults.before = [&](const PersistCall &c) {
-                      return std::string(c.op) == "flush_word" && has(c.site, "commit.c") ? DIE
-                                                                                          : GO_ON;
+                      return std::string(c.op) == "flush_word" && has(c.site, "commit/commit.")
+                                 ? DIE
+                                 : GO_ON;
                   };
                   ato_tx *tx = ato_tx_begin(0);
                   for (size_t i = FAR; i < FAR + 20; i += 2)

@@ -266,7 +266,7 @@ void PersistFaults::die_at_flip(long n)
     auto left = std::make_shared<long>(n);
     before = [left](const PersistCall &c) {
         bool flip = std::string(c.op) == "store_word" &&
-                    std::string(c.site).find("commit.c") != std::string::npos;
+                    std::string(c.site).find("commit/commit.") != std::string::npos;
         return flip && --*left == 0 ? DIE : GO_ON;
     };
 }

@@ -61,14 +61,14 @@ class Aftermath : public testing::Test
         return std::string(c.op) == op && std::string(c.site).find(file) != std::string::npos;
     }
 
-    // A child dies right before its n-th call of `op` in commit.c.
+    // A child dies right before its n-th call of `op` in commit.h or commit.c.
     void die(const char *op, int n, const Bytes &bytes)
     {
         ASSERT_EQ(in_child([&] {
                       Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
                       PersistFaults faults;
                       faults.before = [&](const PersistCall &c) {
-                          return is(c, op, "commit.c") && --n == 0 ? DIE : GO_ON;
+                          return is(c, op, "commit/commit.") && --n == 0 ? DIE : GO_ON;
                       };
                       m.write(0, bytes);
                       return 0;
