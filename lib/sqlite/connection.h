@@ -60,7 +60,9 @@ struct connection {
     bool direct;      /* the VFS below reads and writes the file, which is complete (data.h) */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool shorter;     /* the database got shorter than its file */
-    int chunk;        /* FCNTL_CHUNK_SIZE; 0 */
+    sqlite3_int64
+        ends_at; /* the length that the staged header says; 0: no header is staged, or it does not say */
+    int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
     struct neighbours neighbours[64];

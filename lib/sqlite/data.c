@@ -306,6 +306,7 @@ static int begin_to_stage(struct connection *c, int code)
     if (c->pending.tx)
         return SQLITE_OK;
     memset(c->neighbours, 0, sizeof(c->neighbours)); /* what is written will not be home */
+    c->ends_at = 0;
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
     if (database_map(c, TO_WRITE) < 0)
         return fault_of_libato(code, "cannot map", c->name);
@@ -330,6 +331,7 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
         return pending_write(&c->pending, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
+    c->ends_at = mask_length(header);
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Offsets in the header. */
-enum { VERSIONS = 18, FRACTION = 21, COUNTER = 24, VALID_FOR = 92 };
+enum { PAGE_SIZE = 16, VERSIONS = 18, FRACTION = 21, COUNTER = 24, PAGES = 28, VALID_FOR = 92 };
 
 /* The guarded bytes: the fractions, of which the first one is masked, and the change counter, whose first byte is. */
 enum { AT = FRACTION, BYTES = MASK_GUARDED }; /* up to COUNTER + 3 */
@@ -48,6 +48,22 @@ bool mask_is_plain(const void *header)
 bool mask_is_wal(const void *header)
 {
     return mask_is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
+}
+
+static unsigned long number_at(const unsigned char *at)
+{
+    unsigned long n = 0;
+    for (int i = 0; i < 4; i++)
+        n = n << 8 | at[i];
+    return n;
+}
+
+off_t mask_length(const void *header)
+{
+    const unsigned char *h = header;
+    const bool says = mask_is_plain(h) && memcmp(h + COUNTER, h + VALID_FOR, 4) == 0;
+    const int page = h[PAGE_SIZE] << 8 | h[PAGE_SIZE + 1];
+    return says ? (off_t)number_at(h + PAGES) * (page == 1 ? 65536 : page) : 0;
 }
 
 static bool counter_is_masked(const unsigned char *h)
@@ -97,9 +113,7 @@ static int write_part(char *view, const unsigned char *h, size_t begin, size_t e
 
 static void count_on(unsigned char *at, unsigned long by)
 {
-    unsigned long counter = by;
-    for (int i = 0; i < 4; i++)
-        counter += (unsigned long)at[i] << 8 * (3 - i);
+    unsigned long counter = number_at(at) + by;
     for (int i = 3; i >= 0; i--, counter >>= 8)
         at[i] = (unsigned char)counter;
 }

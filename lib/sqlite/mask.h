@@ -61,6 +61,9 @@ bool mask_is_plain(const void *header);
 /* Returns whether a plain header says that the database is in WAL mode. */
 bool mask_is_wal(const void *header);
 
+/* Returns the length of the database that a plain header says; 0 if it does not say. */
+off_t mask_length(const void *header);
+
 /* Masks a plain header. Leaves other bytes as they are. */
 void mask_cover(void *header);
 

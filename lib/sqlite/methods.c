@@ -55,9 +55,20 @@ static int guard_new_file(struct connection *c)
     return mask_set_plain(c->pending.view, header);
 }
 
+/* SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
+ * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
+ * file. If it cannot be cut now, SQLite does it. */
+static void cut_to_header(struct connection *c)
+{
+    if (c->pending.tx && c->ends_at && !c->chunk && c->ends_at < c->pending.size &&
+        pending_resize(&c->pending, c->ends_at) == 0)
+        c->shorter = true;
+}
+
 /* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: it is staged still. */
 static int commit(struct connection *c)
 {
+    cut_to_header(c);
     if (!c->pending.tx || (guard_new_file(c) == 0 && pending_commit(&c->pending) == 0))
         return SQLITE_OK;
     return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
@@ -82,6 +93,7 @@ static int sync_staged(struct connection *c, const char *super)
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
+        cut_to_header(c);
         if (guard_new_file(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
         c->prepared = c->super && strcmp(c->super, super) == 0;

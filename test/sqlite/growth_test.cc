@@ -2,6 +2,10 @@
 /* How long is the file, and do the locks on it stay, while it grows and shrinks? */
 #include "lab.h"
 
+#include "ato.h"
+#include "support/child.h"
+#include "support/temp.h"
+
 #include <sys/resource.h>
 
 #include <sys/stat.h>
@@ -260,6 +264,40 @@ TEST_F(SqliteGrowth, AFailedRemapIsRepairedByTheNextOpen)
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 6);
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* SQLite cuts the file after the commit. If its process dies between the two, and the file is made plain without SQLite, the
+ * counter of the guard makes SQLite go by the length of the file. */
+TEST_F(SqliteGrowth, ADatabaseThatGotShorterIsCutInItsCommit)
+{
+    make();
+    ASSERT_EQ(support::in_child([&] {
+                  start();
+                  Db db(path());
+                  sqlite3_file *file = nullptr;
+                  db.run(fill("t", 10, 2000) + "; DELETE FROM t WHERE a > 3");
+                  sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+                  auto *methods = const_cast<sqlite3_io_methods *>(file->pMethods);
+                  static const sqlite3_io_methods ours = *methods;
+                  methods->xTruncate = [](sqlite3_file *, sqlite3_int64) -> int {
+                      _exit(support::CUT);
+                      return 0;
+                  };
+                  methods->xFileControl = [](sqlite3_file *f, int what, void *arg) {
+                      if (what == SQLITE_FCNTL_COMMIT_PHASETWO)
+                          _exit(support::CUT);
+                      return ours.xFileControl(f, what, arg);
+                  };
+                  return db.run("VACUUM");
+              }),
+              support::CUT);
+    support::Fd fd(path());
+    void *at = ato_mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+    ASSERT_EQ(ato_munmap(at, 4096, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+    const Db stock = Db::stock(path());
+    EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(stock.number("SELECT count(*) FROM t"), 3);
 }
 
 } // namespace sql
