@@ -284,8 +284,9 @@ int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number
         return 0;
     if (code_fault != (number ? CodeFault::NamedLate : CodeFault::UnnamedLate))
         return __real_area_set_journal(p, area, number, path);
-    persist_store_word(p, reinterpret_cast<uint64_t *>(area),
-                       number ? manifest_encode_size(number) : 0);
+    // Not the macro: a fault would be tried at this place.
+    persist_ops->store_word(p, reinterpret_cast<uint64_t *>(area),
+                            number ? manifest_encode_size(number) : 0, "standins.cc");
     return 0;
 }
 
