@@ -262,7 +262,6 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
             journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
-    journal_finish(w);
 }
 
 static int commit_journal(struct commit *c, const struct sum *sum)

@@ -16,11 +16,11 @@ void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
     f->max_size = layout_pages(f->limit) * PAGE_BYTES;
 }
 
-int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site)
+int file_msync(struct file *f, const void *addr, bool word, size_t n)
 {
     pthread_mutex_lock(&f->medium);
-    int r = word ? PERSIST_CALL(flush_word)(&f->persist, (const uint64_t *)addr, site)
-                 : PERSIST_CALL(flush_data)(&f->persist, addr, n, site);
+    int r = word ? PERSIST_CALL(flush_any)(&f->persist, addr, n)
+                 : PERSIST_CALL(flush_data)(&f->persist, addr, n);
     if (r < 0)
         file_poison(f);
     r = file_check(f);

@@ -227,15 +227,15 @@ static inline uint64_t file_end(const struct file *f)
  * to the first msync() of the file, and then treats the pages as clean. So flushes run one at a time, and
  * each fails if an earlier one got the report.
  */
-int file_msync(struct file *f, const void *addr, bool word, size_t n, const char *site);
+int file_msync(struct file *f, const void *addr, bool word, size_t n);
 
 /* Macros, so that a test's recorder sees the place they are called from. */
 #define file_flush_data(f, addr, n)                                                                \
-    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, addr, false, n, SEAM_SITE("flush_data")) \
+    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_data", file_msync(f, addr, false, n))   \
                                           : 0)
 
 #define file_flush_word(f, word)                                                                   \
-    ((f)->persist.domain == PERSIST_MSYNC ? file_msync(f, word, true, 8, SEAM_SITE("flush_word"))  \
+    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word, true, 8))     \
                                           : persist_flush_word(&(f)->persist, word))
 
 /* Reads the words of n pages of one chunk from the media: pages that were not touched since the file was mapped have no state

@@ -108,7 +108,6 @@ void journal_begin(struct journal_writer *w, const struct journal *j, const stru
         .sequence = *(uint64_t *)(w->lane + RETIRED) + 1, .files = files, .words = (uint32_t)words};
     w->line.checksum = line_checksum(&w->line);
     w->at = w->lane + FILES;
-    w->buffered = 0;
 }
 
 static void append(struct journal_writer *w, const void *bytes, size_t n)
@@ -123,18 +122,10 @@ void journal_name(struct journal_writer *w, const struct journal_file *file)
     append(w, file, sizeof(*file));
 }
 
-void journal_finish(struct journal_writer *w)
-{
-    append(w, w->buffer, w->buffered * sizeof(w->buffer[0]));
-    w->buffered = 0;
-}
-
 void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value)
 {
-    w->buffer[w->buffered++] =
-        (struct journal_word){word_offset | (uint64_t)file << JOURNAL_WORD_FILE, value};
-    if (w->buffered == sizeof(w->buffer) / sizeof(w->buffer[0]))
-        journal_finish(w);
+    append(w, &(struct journal_word){word_offset | (uint64_t)file << JOURNAL_WORD_FILE, value},
+           sizeof(struct journal_word));
 }
 
 void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)

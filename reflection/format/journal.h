@@ -143,10 +143,8 @@ int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, co
 struct journal_writer {
     const struct persist *persist;
     char *lane;
-    char *at;                   /* where the next words go */
+    char *at;                   /* where the next word goes */
     struct journal_commit line; /* its checksum: of what was stored so far */
-    unsigned buffered;
-    struct journal_word buffer[32];
 };
 
 /* The number of words that lane `lane` holds beside `files` files. */
@@ -162,10 +160,8 @@ void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, 
 /* Adds the file's size word; `value` is manifest_encode_size()'s. It counts as one of the words. */
 void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value);
 
-/* To be called after the last word, before the fence that also covers the data. */
-void journal_finish(struct journal_writer *w);
-
-/* The commit point: durable when it returns 0. -1 with EIO: the commit is in doubt. */
+/* The commit point: durable when it returns 0. To be called after a fence that covers the words and the data (J1). -1 with EIO:
+ * the commit is in doubt. */
 int journal_commit(struct journal_writer *w);
 
 /* To be called when every word is durable. Returns 0; -1 with EIO: the lane must not be used again. */

@@ -11,15 +11,9 @@ const struct copy_kernel *const copy_kernels[] = {
 
 const struct copy_kernel *copy_best(void)
 {
-    /* Two threads that come here first find the same kernel. */
-    static const struct copy_kernel *best;
-    const struct copy_kernel *k = __atomic_load_n(&best, __ATOMIC_RELAXED);
-    if (k)
-        return k;
     const struct copy_kernel *const *try = copy_kernels;
     while (try[1] && !(*try)->usable())
         try++; /* every x86-64 CPU has SSE2, the last one */
-    __atomic_store_n(&best, *try, __ATOMIC_RELAXED);
     return *try;
 }
 

@@ -30,12 +30,6 @@ static int allocate(int fd, int mode, off_t offset, off_t n)
     return r;
 }
 
-static int sync_file(int fd, const char *site)
-{
-    (void)site;
-    return fsync(fd);
-}
-
 const struct fsops fsops_real = {
     .mkdirat = mkdirat,
     .create = create,
@@ -48,11 +42,9 @@ const struct fsops fsops_real = {
     .fchown = fchown,
     .fchmod = fchmod,
     .futimens = futimens,
-    .fsync = sync_file,
+    .fsync = fsync,
     .shm_open = shm_open,
     .shm_unlink = shm_unlink,
 };
 
-#ifdef ATO_SEAM
 const struct fsops *fsops = &fsops_real;
-#endif

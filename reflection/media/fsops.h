@@ -30,18 +30,14 @@ struct fsops {
     int (*fchown)(int fd, uid_t owner, gid_t group);
     int (*fchmod)(int fd, mode_t mode);
     int (*futimens)(int fd, const struct timespec times[2]);
-    int (*fsync)(int fd, const char *site);
+    int (*fsync)(int fd);
     int (*shm_open)(const char *name, int flags, mode_t mode);
     int (*shm_unlink)(const char *name);
 };
 
 extern const struct fsops fsops_real;
 
-#ifdef ATO_SEAM
-extern const struct fsops *fsops;
-#else
-static const struct fsops *const fsops __attribute__((unused)) = &fsops_real;
-#endif
+extern const struct fsops *fsops; /* tests store their own table here */
 
 /* Returns the length of a file in bytes; -1 with errno. Not by fstat(): since Linux 6.13 the first store after a call that asks
  * for the times gets a new mtime, which the next sync has to write too. Nor by lseek(): the descriptor may share its offset with
@@ -59,6 +55,6 @@ static inline int fsops_punch(int fd, off_t offset, off_t n)
 }
 
 /* The only entry that orders, so it carries the place of the call, as the calls of persist.h do. */
-#define fsops_fsync(fd) fsops->fsync(fd, SEAM_SITE("fsync"))
+#define fsops_fsync(fd) SEAM_AT("fsync", fsops->fsync(fd))
 
 #endif

@@ -33,11 +33,7 @@ enum locks_answer locks_ask(int fd, off_t start, off_t n)
 
 /* No process of libato holds a lock that another one waits for as long as this. But a process that may
  * only read the file can hold a lock on it forever. */
-#ifdef ATO_SEAM
 unsigned locks_patience_ms = 30000;
-#else
-static const unsigned locks_patience_ms = 30000;
-#endif
 
 int locks_wait(int fd, off_t start, off_t n)
 {

@@ -16,9 +16,7 @@
 
 #include <fcntl.h>
 
-#ifdef ATO_SEAM
-extern unsigned locks_patience_ms; /* of locks_wait() */
-#endif
+extern unsigned locks_patience_ms; /* of locks_wait(); tests change it */
 
 enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
 

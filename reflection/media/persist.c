@@ -10,20 +10,18 @@
 #include <unistd.h>
 
 #ifdef ATO_SEAM
+__thread const char *seam_site;
 void (*seam_hook)(enum seam_point point, const void *about);
 const struct persist_ops *persist_ops = &persist_real;
 #endif
 
 const struct persist_ops persist_real = {
     .scatter = persist_real_scatter,
-    .line = persist_real_line,
-    .home = persist_real_home,
     .copy = persist_real_copy,
     .store_word = persist_real_store_word,
     .store_pair = persist_real_store_pair,
     .flip_rtm = persist_real_flip_rtm,
     .flush_data = persist_real_flush_data,
-    .flush_word = persist_real_flush_word,
     .flush_any = persist_real_flush_any,
     .fence = persist_real_fence,
     .fence_threads = persist_real_fence_threads,
@@ -45,10 +43,9 @@ bool persist_can_fence_threads(void)
 
 /* A full barrier on every CPU that runs a thread of a registered process; a thread that does not run passed a
  * barrier when it stopped. As sfence does, it drains non-temporal stores and orders flushes. */
-void persist_real_fence_threads(const struct persist *p, const char *site)
+void persist_real_fence_threads(const struct persist *p)
 {
     (void)p;
-    (void)site;
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 

@@ -76,20 +76,15 @@ bool persist_rtm_works(void);
 
 struct persist_ops {
     void (*scatter)(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-                    uint64_t mask, bool cold, const char *site);
-    void (*line)(const struct persist *p, char *dst, const char *src, const char *site);
-    void (*home)(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site);
-    void (*copy)(const struct persist *p, void *dst, const void *src, size_t n, const char *site);
-    void (*store_word)(const struct persist *p, uint64_t *word, uint64_t value, const char *site);
-    void (*store_pair)(const struct persist *p, uint64_t *pair, const uint64_t values[2],
-                       const char *site);
-    int (*flip_rtm)(const struct persist *p, const struct persist_flip *flips, size_t n,
-                    const char *site);
-    int (*flush_data)(const struct persist *p, const void *addr, size_t n, const char *site);
-    int (*flush_word)(const struct persist *p, const uint64_t *word, const char *site);
-    int (*flush_any)(const struct persist *p, const void *addr, size_t n, const char *site);
-    void (*fence)(const struct persist *p, const char *site);
-    void (*fence_threads)(const struct persist *p, const char *site);
+                    uint64_t mask, bool cold);
+    void (*copy)(const struct persist *p, void *dst, const void *src, size_t n);
+    void (*store_word)(const struct persist *p, uint64_t *word, uint64_t value);
+    void (*store_pair)(const struct persist *p, uint64_t *pair, const uint64_t values[2]);
+    int (*flip_rtm)(const struct persist *p, const struct persist_flip *flips, size_t n);
+    int (*flush_data)(const struct persist *p, const void *addr, size_t n);
+    int (*flush_any)(const struct persist *p, const void *addr, size_t n);
+    void (*fence)(const struct persist *p);
+    void (*fence_threads)(const struct persist *p);
 };
 
 extern const struct persist_ops persist_real;
@@ -106,37 +101,37 @@ extern const struct persist_ops *persist_ops; /* tests store their own table her
 
 /* copy_kernel.scatter. `cold`: the target lines are probably not in the CPU's caches. */
 #define persist_scatter(p, o, r, src, bitmap, mask, cold)                                          \
-    PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold, SEAM_SITE("scatter"))
+    SEAM_AT("scatter", PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold))
 
-/* Stores one whole slice; dst is 64-byte aligned. */
-#define persist_line(p, dst, src) PERSIST_CALL(line)(p, dst, src, SEAM_SITE("line"))
+/* Stores one whole slice; dst is 64-byte aligned. To scatter() it is slice 0 of a page, valid in O, so that it goes to "R". */
+#define persist_line(p, dst, src) persist_scatter(p, dst, dst, src, 0, 1, false)
 
-/* Copies the slices of `mask` from R to O. */
-#define persist_home(p, o, r, mask) PERSIST_CALL(home)(p, o, r, mask, SEAM_SITE("home"))
+/* Copies the slices of `mask` from R to O: with all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
+#define persist_home(p, o, r, mask) persist_scatter(p, o, o, r, ~0ull, mask, false)
 
 /* Stores anything else: journal lanes, manifests. dst and n are multiples of 8. */
-#define persist_copy(p, dst, src, n) PERSIST_CALL(copy)(p, dst, src, n, SEAM_SITE("copy"))
+#define persist_copy(p, dst, src, n) SEAM_AT("copy", PERSIST_CALL(copy)(p, dst, src, n))
 
 /* Flushes what scatter, line, home and copy stored: once for a range, before the fence. */
-#define persist_flush_data(p, addr, n) PERSIST_CALL(flush_data)(p, addr, n, SEAM_SITE("flush_data"))
+#define persist_flush_data(p, addr, n) SEAM_AT("flush_data", PERSIST_CALL(flush_data)(p, addr, n))
 
 /* ---- words: they make data valid ---- */
 
 /* One 8-byte atomic store. */
 #define persist_store_word(p, word, value)                                                         \
-    PERSIST_CALL(store_word)(p, word, value, SEAM_SITE("store_word"))
+    SEAM_AT("store_word", PERSIST_CALL(store_word)(p, word, value))
 
 /* Stores two words, of which the first is 16-byte aligned. Other processes see both or none, and so does a kill; a power cut may
  * leave one. */
 #define persist_store_pair(p, pair, values)                                                        \
-    PERSIST_CALL(store_pair)(p, pair, values, SEAM_SITE("store_pair"))
+    SEAM_AT("store_pair", PERSIST_CALL(store_pair)(p, pair, values))
 
 /* Flips all words at once in a hardware transaction. Returns 1; 0 if it aborted and nothing changed. The
  * words are write-touched first, since a page fault would abort every try. */
-#define persist_flip_rtm(p, flips, n) PERSIST_CALL(flip_rtm)(p, flips, n, SEAM_SITE("flip_rtm"))
+#define persist_flip_rtm(p, flips, n) SEAM_AT("flip_rtm", PERSIST_CALL(flip_rtm)(p, flips, n))
 
 /* In `msync` one call flushes all words of one 4096-byte page of the reflection. */
-#define persist_flush_word(p, word) PERSIST_CALL(flush_word)(p, word, SEAM_SITE("flush_word"))
+#define persist_flush_word(p, word) persist_flush_any(p, word, sizeof(uint64_t))
 
 /* Returns true if one flush_word serves both words: words of one line; in `msync`, of one page. */
 static inline bool persist_shares_flush(const struct persist *p, const uint64_t *a,
@@ -149,13 +144,13 @@ static inline bool persist_shares_flush(const struct persist *p, const uint64_t 
 /* Flushes lines that another process stored, by any kind of store: they are visible and not durable if that
  * process was killed between store and fence, or its msync failed. In `msync` the pages are made dirty anew
  * by storing what they hold, atomically. */
-#define persist_flush_any(p, addr, n) PERSIST_CALL(flush_any)(p, addr, n, SEAM_SITE("flush_any"))
+#define persist_flush_any(p, addr, n) SEAM_AT("flush_any", PERSIST_CALL(flush_any)(p, addr, n))
 
-#define persist_fence(p) PERSIST_CALL(fence)(p, SEAM_SITE("fence"))
+#define persist_fence(p) SEAM_AT("fence", PERSIST_CALL(fence)(p))
 
 /* A fence in every thread of the process: for data that one thread stored and another one commits. Expensive.
  * Only after persist_can_fence_threads() returned true. */
-#define persist_fence_threads(p) PERSIST_CALL(fence_threads)(p, SEAM_SITE("fence_threads"))
+#define persist_fence_threads(p) SEAM_AT("fence_threads", PERSIST_CALL(fence_threads)(p))
 
 /* Registers the process for persist_fence_threads(): to be called once, before other threads store data.
  * Returns false if the kernel does not support it. */

@@ -21,33 +21,16 @@ static inline bool persist_streams(const struct persist *p)
 }
 
 static inline void persist_real_scatter(const struct persist *p, char *o, char *r, const char *src,
-                                        uint64_t bitmap, uint64_t mask, bool cold, const char *site)
+                                        uint64_t bitmap, uint64_t mask, bool cold)
 {
-    (void)site;
     if (persist_streams(p) || (cold && p->domain == PERSIST_PROCESS))
         p->kernel->scatter_nt(o, r, src, bitmap, mask);
     else
         p->kernel->scatter(o, r, src, bitmap, mask);
 }
 
-static inline void persist_real_line(const struct persist *p, char *dst, const char *src,
-                                     const char *site)
+static inline void persist_real_copy(const struct persist *p, void *dst, const void *src, size_t n)
 {
-    /* Slice 0 of a page that begins at dst. It is valid in O, so it goes to "R". */
-    persist_real_scatter(p, dst, dst, src, 0, 1, false, site);
-}
-
-static inline void persist_real_home(const struct persist *p, char *o, const char *r, uint64_t mask,
-                                     const char *site)
-{
-    /* With all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
-    persist_real_scatter(p, o, o, r, ~0ull, mask, false, site);
-}
-
-static inline void persist_real_copy(const struct persist *p, void *dst, const void *src, size_t n,
-                                     const char *site)
-{
-    (void)site;
     if (persist_streams(p)) {
         long long *d = dst;
         for (size_t i = 0; i < n / 8; i++) {
@@ -60,19 +43,16 @@ static inline void persist_real_copy(const struct persist *p, void *dst, const v
     }
 }
 
-static inline void persist_real_store_word(const struct persist *p, uint64_t *word, uint64_t value,
-                                           const char *site)
+static inline void persist_real_store_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
     (void)p;
-    (void)site;
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static inline void persist_real_store_pair(const struct persist *p, uint64_t *pair,
-                                           const uint64_t values[2], const char *site)
+                                           const uint64_t values[2])
 {
     (void)p;
-    (void)site;
     uint64_t low = pair[0], high = pair[1];
     __asm__ volatile("1: lock cmpxchg16b %0\n\t"
                      "jne 1b"
@@ -81,46 +61,29 @@ static inline void persist_real_store_pair(const struct persist *p, uint64_t *pa
                      : "cc", "memory");
 }
 
-int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
-                          const char *site);
+int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n);
 
-static inline int persist_real_flush_data(const struct persist *p, const void *addr, size_t n,
-                                          const char *site)
+static inline int persist_real_flush_data(const struct persist *p, const void *addr, size_t n)
 {
-    (void)site;
     return p->domain == PERSIST_MSYNC ? persist_msync(addr, n) : 0;
 }
 
-static inline int persist_real_flush_any(const struct persist *p, const void *addr, size_t n,
-                                         const char *site)
+static inline int persist_real_flush_any(const struct persist *p, const void *addr, size_t n)
 {
-    (void)site;
-    if (p->domain == PERSIST_PMEM)
+    if (p->clwb && n == sizeof(uint64_t)) /* a word, which lies in one line */
+        __asm__ volatile("clwb %0" : : "m"(*(const uint64_t *)addr) : "memory");
+    else if (p->domain == PERSIST_PMEM)
         pmem_flush(addr, n);
     else if (p->domain == PERSIST_MSYNC)
         return persist_msync_anew(addr, n);
     return 0;
 }
 
-static inline int persist_real_flush_word(const struct persist *p, const uint64_t *word,
-                                          const char *site)
-{
-    (void)site;
-    if (p->clwb)
-        __asm__ volatile("clwb %0" : : "m"(*word) : "memory");
-    else if (p->domain == PERSIST_PMEM)
-        pmem_flush(word, 8);
-    else if (p->domain == PERSIST_MSYNC)
-        return persist_msync(word, 8);
-    return 0;
-}
+void persist_real_fence_threads(const struct persist *p);
 
-void persist_real_fence_threads(const struct persist *p, const char *site);
-
-static inline void persist_real_fence(const struct persist *p, const char *site)
+static inline void persist_real_fence(const struct persist *p)
 {
     (void)p;
-    (void)site;
     /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and
      * libato's non-temporal stores would not be drained. */
     _mm_sfence();

@@ -28,13 +28,11 @@ static bool cpu_has_rtm(void)
 
 static bool trial_commits(void)
 {
-    uint64_t words[16] = {0};
-    struct persist_flip flips[16];
-    for (unsigned i = 0; i < 16; i++)
-        flips[i] = (struct persist_flip){&words[i], i + 1};
+    uint64_t word = 0;
+    const struct persist_flip flip = {&word, 1};
     for (int i = 0; i < TRIALS; i++)
-        if (persist_real_flip_rtm(NULL, flips, 16, NULL))
-            return words[15] == 16;
+        if (persist_real_flip_rtm(NULL, &flip, 1))
+            return word == 1;
     return false;
 }
 
@@ -54,11 +52,9 @@ bool persist_rtm_allowed(const struct persist *p)
     return (p->domain == PERSIST_EADR || p->domain == PERSIST_PROCESS) && persist_rtm_works();
 }
 
-int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
-                          const char *site)
+int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n)
 {
     (void)p;
-    (void)site;
     /* Storing the present values takes the write faults here. The caller has reserved the pages of all words,
      * so no other thread stores to them meanwhile. */
     for (size_t i = 0; i < n; i++)

@@ -3,9 +3,9 @@
  * Where tests observe and take control. Compiled in only with ATO_SEAM: the library that the tests link has
  * it, the installed one does not. There everything below is empty.
  *
- *   SEAM_SITE(op)  file and line of a store, flush or fence, for the recorder. All sites are in the
- *                  linker's section `seam_sites`, so that a test can tell which it never reached
- *   seam_point()   a place where a test's scheduler may switch threads
+ *   SEAM_AT(op, call)  calls, and tells the recorder file and line of this store, flush or fence. All sites are in the
+ *                      linker's section `seam_sites`, so that a test can tell which it never reached
+ *   seam_point()       a place where a test's scheduler may switch threads
  */
 #ifndef ATO_REFLECTION_MEDIA_SEAM_H
 #define ATO_REFLECTION_MEDIA_SEAM_H
@@ -33,12 +33,16 @@ struct seam_site {
     const char *where; /* file:line */
 };
 
-#define SEAM_SITE(op)                                                                              \
+/* The site of the call that the thread is in. */
+extern __thread const char *seam_site;
+
+#define SEAM_AT(op, call)                                                                          \
     (__extension__({                                                                               \
         static const struct seam_site seam_site_                                                   \
             __attribute__((used, section("seam_sites"), aligned(sizeof(struct seam_site)))) = {    \
                 op, __FILE__ ":" SEAM_STRING(__LINE__)};                                           \
-        seam_site_.where;                                                                          \
+        seam_site = seam_site_.where;                                                              \
+        call;                                                                                      \
     }))
 
 extern void (*seam_hook)(enum seam_point point, const void *about);
@@ -52,7 +56,7 @@ static inline void seam_point(enum seam_point point, const void *about)
 
 #else
 
-#define SEAM_SITE(op) ((const char *)0)
+#define SEAM_AT(op, call) (call)
 
 static inline void seam_point(enum seam_point point, const void *about)
 {

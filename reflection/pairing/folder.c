@@ -286,9 +286,9 @@ int folder_sync_name(const struct folder *f)
     return result;
 }
 
-int folder_sync_from(const struct folder *f, const char *site)
+int folder_sync_names(const struct folder *f)
 {
-    if (fsops->fsync(f->fd, site) < 0)
+    if (fsops->fsync(f->fd) < 0)
         return report_errno(errno, "cannot sync the folder %s", f->path);
     return 0;
 }

@@ -77,7 +77,7 @@ bool folder_is_unfinished(const char *found, const char *name);
 int folder_sync_name(const struct folder *f);
 
 /* Makes the names in the folder durable as they are now. */
-#define folder_sync(f) folder_sync_from(f, SEAM_SITE("fsync"))
-int folder_sync_from(const struct folder *f, const char *site);
+#define folder_sync(f) SEAM_AT("fsync", folder_sync_names(f))
+int folder_sync_names(const struct folder *f);
 
 #endif

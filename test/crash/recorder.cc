@@ -14,12 +14,13 @@ namespace
 {
 
 void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-               uint64_t mask, bool cold, const char *site)
+               uint64_t mask, bool cold)
 {
+    const char *const site = seam_site;
     if (Seams::dead() || !mask)
         return;
     Seams::pause();
-    persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
+    persist_real.scatter(p, o, r, src, bitmap, mask, cold);
     if (!Seams::trace())
         return;
     Event &e = Seams::emit(Seams::kind_of(p), site);
@@ -28,64 +29,42 @@ void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint6
             Seams::capture(e, (bitmap >> i & 1 ? o : r) + i * 64, 64);
 }
 
-void p_line(const struct persist *p, char *dst, const char *src, const char *site)
+void p_copy(const struct persist *p, void *dst, const void *src, size_t n)
 {
-    if (Seams::dead())
-        return;
-    Seams::pause();
-    persist_real.line(p, dst, src, site);
-    if (Seams::trace())
-        Seams::capture(Seams::emit(Seams::kind_of(p), site), dst, 64);
-}
-
-void p_home(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site)
-{
-    if (Seams::dead() || !mask)
-        return;
-    Seams::pause();
-    persist_real.home(p, o, r, mask, site);
-    if (!Seams::trace())
-        return;
-    Event &e = Seams::emit(Seams::kind_of(p), site);
-    for (unsigned i = 0; i < 64; i++)
-        if (mask >> i & 1)
-            Seams::capture(e, o + i * 64, 64);
-}
-
-void p_copy(const struct persist *p, void *dst, const void *src, size_t n, const char *site)
-{
+    const char *const site = seam_site;
     if (Seams::dead() || !n)
         return;
     Seams::pause();
-    persist_real.copy(p, dst, src, n, site);
+    persist_real.copy(p, dst, src, n);
     if (Seams::trace())
         Seams::capture(Seams::emit(Seams::kind_of(p), site), dst, n);
 }
 
-void p_store_word(const struct persist *p, uint64_t *word, uint64_t value, const char *site)
+void p_store_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
+    const char *const site = seam_site;
     if (Seams::dead())
         return;
     Seams::pause();
-    persist_real.store_word(p, word, value, site);
+    persist_real.store_word(p, word, value);
     if (Seams::trace())
         Seams::capture(Seams::emit(Kind::Store, site), word, 8);
 }
 
-void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2],
-                  const char *site)
+void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2])
 {
+    const char *const site = seam_site;
     if (Seams::dead())
         return;
     Seams::pause();
-    persist_real.store_pair(p, pair, values, site);
+    persist_real.store_pair(p, pair, values);
     if (Seams::trace())
         Seams::capture(Seams::emit(Kind::Store, site), pair, 16);
 }
 
-int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
-               const char *site)
+int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n)
 {
+    const char *const site = seam_site;
     (void)p;
     if (Seams::dead())
         return 1;
@@ -101,23 +80,21 @@ int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t
     return 1;
 }
 
-int p_flush_data(const struct persist *p, const void *addr, size_t n, const char *site)
+int p_flush_data(const struct persist *p, const void *addr, size_t n)
 {
+    const char *const site = seam_site;
     return Seams::flush(p, addr, n, site, true);
 }
 
-int p_flush_word(const struct persist *p, const uint64_t *word, const char *site)
+int p_flush_any(const struct persist *p, const void *addr, size_t n)
 {
-    return Seams::flush(p, word, 8, site, false);
-}
-
-int p_flush_any(const struct persist *p, const void *addr, size_t n, const char *site)
-{
+    const char *const site = seam_site;
     return Seams::flush(p, addr, n, site, false);
 }
 
-void p_fence(const struct persist *p, const char *site)
+void p_fence(const struct persist *p)
 {
+    const char *const site = seam_site;
     (void)p;
     if (Seams::dead())
         return;
@@ -127,8 +104,9 @@ void p_fence(const struct persist *p, const char *site)
 }
 
 // One fence of each thread.
-void p_fence_threads(const struct persist *p, const char *site)
+void p_fence_threads(const struct persist *p)
 {
+    const char *const site = seam_site;
     (void)p;
     if (Seams::dead())
         return;
@@ -142,9 +120,9 @@ void p_fence_threads(const struct persist *p, const char *site)
         Seams::emit(Kind::Fence, site).thread = thread;
 }
 
-const struct persist_ops persist_table = {p_scatter,    p_line,       p_home,     p_copy,
-                                          p_store_word, p_store_pair, p_flip_rtm, p_flush_data,
-                                          p_flush_word, p_flush_any,  p_fence,    p_fence_threads};
+const struct persist_ops persist_table = {p_scatter,    p_copy,     p_store_word,
+                                          p_store_pair, p_flip_rtm, p_flush_data,
+                                          p_flush_any,  p_fence,    p_fence_threads};
 
 } // namespace
 

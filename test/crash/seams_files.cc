@@ -203,8 +203,9 @@ int f_futimens(int fd, const struct timespec *)
     return r;
 }
 
-int f_fsync(int fd, const char *site)
+int f_fsync(int fd)
 {
+    const char *const site = seam_site;
     if (Seams::dead())
         return 0;
     Seams::pause();

@@ -200,7 +200,7 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
                   Mapped m(file, gather(ATO_DOMAIN_MSYNC));
                   PersistFaults faults;
                   faults.before = [&](const PersistCall &c) {
-                      return std::string(c.op) == "flush_word" && has(c.site, "commit/commit.")
+                      return std::string(c.op) == "flush_any" && has(c.site, "commit/commit.")
                                  ? DIE
                                  : GO_ON;
                   };
@@ -360,7 +360,7 @@ TEST_P(SpaceGivenBack, WordsAreDurableBeforeSpaceIsGivenBack)
     write_file(file, whole(8));
     ASSERT_EQ(truncate(file.c_str(), 9 * PAGE), 0);
     const auto die = [](const PersistCall &c) {
-        return std::string(c.op) == "flush_word" ? DIE : GO_ON;
+        return std::string(c.op) == "flush_any" ? DIE : GO_ON;
     };
     EXPECT_EQ(in_child([&] {
                   Mapped m(file, gather(ATO_DOMAIN_PMEM));

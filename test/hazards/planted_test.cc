@@ -122,7 +122,6 @@ class Planted : public Users
         for (unsigned i = 0; i < files.size(); i++)
             for (uint64_t page = 0; page < SIZE / 4096; page++)
                 journal_add(&w, i, layout_word(page), value);
-        journal_finish(&w);
         ASSERT_EQ(journal_commit(&w), 0);
         for (const std::string &path : paths) {
             const uint64_t word = manifest_encode_size(pool.number);

@@ -41,93 +41,71 @@ uint64_t lower_half(uint64_t mask)
 }
 
 void scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-             uint64_t mask, bool cold, const char *site)
+             uint64_t mask, bool cold)
 {
     uint64_t lower = lower_half(mask);
     event("scatter");
-    persist_real.scatter(p, o, r, src, bitmap, lower, cold, site);
+    persist_real.scatter(p, o, r, src, bitmap, lower, cold);
     event("scatter");
-    persist_real.scatter(p, o, r, src, bitmap, mask & ~lower, cold, site);
+    persist_real.scatter(p, o, r, src, bitmap, mask & ~lower, cold);
 }
 
-void line(const struct persist *p, char *dst, const char *src, const char *site)
-{
-    event("line");
-    persist_real.line(p, dst, src, site);
-}
-
-void home(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site)
-{
-    uint64_t lower = lower_half(mask);
-    event("home");
-    persist_real.home(p, o, r, lower, site);
-    event("home");
-    persist_real.home(p, o, r, mask & ~lower, site);
-}
-
-void copy(const struct persist *p, void *dst, const void *src, size_t n, const char *site)
+void copy(const struct persist *p, void *dst, const void *src, size_t n)
 {
     size_t half = n / 16 * 8;
     event("copy");
-    persist_real.copy(p, dst, src, half, site);
+    persist_real.copy(p, dst, src, half);
     event("copy");
     persist_real.copy(p, static_cast<char *>(dst) + half, static_cast<const char *>(src) + half,
-                      n - half, site);
+                      n - half);
 }
 
-void store_word(const struct persist *p, uint64_t *word, uint64_t value, const char *site)
+void store_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
-    if (words_left && std::strstr(site, "lib/commit/commit.") && --words_left == 0)
+    if (words_left && std::strstr(seam_site, "lib/commit/commit.") && --words_left == 0)
         raise(SIGKILL);
     event("store_word");
-    persist_real.store_word(p, word, value, site);
+    persist_real.store_word(p, word, value);
 }
 
-void store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2], const char *site)
+void store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2])
 {
     event("store_pair");
-    persist_real.store_pair(p, pair, values, site);
+    persist_real.store_pair(p, pair, values);
 }
 
-int flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n, const char *site)
+int flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n)
 {
     event("flip_rtm");
-    return persist_real.flip_rtm(p, flips, n, site);
+    return persist_real.flip_rtm(p, flips, n);
 }
 
-int flush_data(const struct persist *p, const void *addr, size_t n, const char *site)
+int flush_data(const struct persist *p, const void *addr, size_t n)
 {
     event("flush_data");
-    return persist_real.flush_data(p, addr, n, site);
+    return persist_real.flush_data(p, addr, n);
 }
 
-int flush_word(const struct persist *p, const uint64_t *word, const char *site)
-{
-    event("flush_word");
-    return persist_real.flush_word(p, word, site);
-}
-
-int flush_any(const struct persist *p, const void *addr, size_t n, const char *site)
+int flush_any(const struct persist *p, const void *addr, size_t n)
 {
     event("flush_any");
-    return persist_real.flush_any(p, addr, n, site);
+    return persist_real.flush_any(p, addr, n);
 }
 
-void fence(const struct persist *p, const char *site)
+void fence(const struct persist *p)
 {
     event("fence");
-    persist_real.fence(p, site);
+    persist_real.fence(p);
 }
 
-void fence_threads(const struct persist *p, const char *site)
+void fence_threads(const struct persist *p)
 {
     event("fence_threads");
-    persist_real.fence_threads(p, site);
+    persist_real.fence_threads(p);
 }
 
-const struct persist_ops watched_persist = {scatter,    line,       home,     copy,
-                                            store_word, store_pair, flip_rtm, flush_data,
-                                            flush_word, flush_any,  fence,    fence_threads};
+const struct persist_ops watched_persist = {
+    scatter, copy, store_word, store_pair, flip_rtm, flush_data, flush_any, fence, fence_threads};
 
 /* An entry of the table that counts, and calls the real function. */
 #define WATCH(op)                                                                                  \

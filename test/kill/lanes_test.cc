@@ -36,7 +36,7 @@ std::mutex lock;
 std::condition_variable changed;
 bool stopped;
 
-void stop_at_word(const struct persist *p, uint64_t *word, uint64_t value, const char *site)
+void stop_at_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
     if (words_left && --words_left == 0) {
         std::unique_lock<std::mutex> hold(lock);
@@ -44,7 +44,7 @@ void stop_at_word(const struct persist *p, uint64_t *word, uint64_t value, const
         changed.notify_all();
         changed.wait(hold, [] { return false; }); /* for ever */
     }
-    persist_real.store_word(p, word, value, site);
+    persist_real.store_word(p, word, value);
 }
 
 class Lanes : public testing::TestWithParam<int>

@@ -75,9 +75,9 @@ static int fs_futimens(int fd, const struct timespec times[2])
 {
     return refused("futimens") ? -1 : fsops_real.futimens(fd, times);
 }
-static int fs_fsync(int fd, const char *site)
+static int fs_fsync(int fd)
 {
-    return refused("fsync") ? -1 : fsops_real.fsync(fd, site);
+    return refused("fsync") ? -1 : fsops_real.fsync(fd);
 }
 static int fs_shm_open(const char *name, int flags, mode_t mode)
 {
@@ -160,86 +160,67 @@ static void add(uint64_t &slices, uint64_t mask)
 }
 
 static void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint64_t bitmap,
-                      uint64_t mask, bool cold, const char *site)
+                      uint64_t mask, bool cold)
 {
     if (!mask) // stores nothing
         return;
-    seen("scatter", site, r, persist_faults->counts.scatter);
+    seen("scatter", seam_site, r, persist_faults->counts.scatter);
     add(persist_faults->slices, mask);
     if (cold)
         add(persist_faults->cold_slices, mask);
-    persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
+    persist_real.scatter(p, o, r, src, bitmap, mask, cold);
 }
-static void p_line(const struct persist *p, char *dst, const char *src, const char *site)
-{
-    seen("line", site, dst, persist_faults->counts.line);
-    add(persist_faults->slices, 1);
-    persist_real.line(p, dst, src, site);
-}
-static void p_home(const struct persist *p, char *o, const char *r, uint64_t mask, const char *site)
-{
-    seen("home", site, o, persist_faults->counts.home);
-    add(persist_faults->slices, mask);
-    persist_real.home(p, o, r, mask, site);
-}
-static void p_copy(const struct persist *p, void *dst, const void *src, size_t n, const char *site)
+static void p_copy(const struct persist *p, void *dst, const void *src, size_t n)
 {
     if (!n)
         return;
-    seen("copy", site, dst, persist_faults->counts.copy);
-    persist_real.copy(p, dst, src, n, site);
+    seen("copy", seam_site, dst, persist_faults->counts.copy);
+    persist_real.copy(p, dst, src, n);
 }
-static void p_store_word(const struct persist *p, uint64_t *word, uint64_t value, const char *site)
+static void p_store_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
-    seen("store_word", site, word, persist_faults->counts.store_word);
-    persist_real.store_word(p, word, value, site);
+    seen("store_word", seam_site, word, persist_faults->counts.store_word);
+    persist_real.store_word(p, word, value);
 }
-static void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2],
-                         const char *site)
+static void p_store_pair(const struct persist *p, uint64_t *pair, const uint64_t values[2])
 {
-    seen("store_pair", site, pair, persist_faults->counts.store_word);
-    persist_real.store_pair(p, pair, values, site);
+    seen("store_pair", seam_site, pair, persist_faults->counts.store_word);
+    persist_real.store_pair(p, pair, values);
 }
-static int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n,
-                      const char *site)
+static int p_flip_rtm(const struct persist *p, const struct persist_flip *flips, size_t n)
 {
-    seen("flip_rtm", site, flips[0].word, persist_faults->counts.flip_rtm);
+    seen("flip_rtm", seam_site, flips[0].word, persist_faults->counts.flip_rtm);
     if (persist_faults->rtm < 0)
-        return persist_real.flip_rtm(p, flips, n, site);
+        return persist_real.flip_rtm(p, flips, n);
     for (size_t i = 0; persist_faults->rtm && i < n; i++)
         *flips[i].word = flips[i].value;
     return persist_faults->rtm;
 }
-static int p_flush_data(const struct persist *p, const void *addr, size_t n, const char *site)
+static int p_flush_data(const struct persist *p, const void *addr, size_t n)
 {
-    bool no = flush_refused("flush_data", site, addr, n, persist_faults->counts.flush_data);
-    return no ? -1 : persist_real.flush_data(p, addr, n, site);
+    bool no = flush_refused("flush_data", seam_site, addr, n, persist_faults->counts.flush_data);
+    return no ? -1 : persist_real.flush_data(p, addr, n);
 }
-static int p_flush_word(const struct persist *p, const uint64_t *word, const char *site)
+static int p_flush_any(const struct persist *p, const void *addr, size_t n)
 {
-    bool no = flush_refused("flush_word", site, word, 8, persist_faults->counts.flush_word);
-    return no ? -1 : persist_real.flush_word(p, word, site);
+    bool no = flush_refused("flush_any", seam_site, addr, n, persist_faults->counts.flush_any);
+    return no ? -1 : persist_real.flush_any(p, addr, n);
 }
-static int p_flush_any(const struct persist *p, const void *addr, size_t n, const char *site)
+static void p_fence(const struct persist *p)
 {
-    bool no = flush_refused("flush_any", site, addr, n, persist_faults->counts.flush_any);
-    return no ? -1 : persist_real.flush_any(p, addr, n, site);
-}
-static void p_fence(const struct persist *p, const char *site)
-{
-    seen("fence", site, nullptr, persist_faults->counts.fence);
-    persist_real.fence(p, site);
+    seen("fence", seam_site, nullptr, persist_faults->counts.fence);
+    persist_real.fence(p);
 }
 
-static void p_fence_threads(const struct persist *p, const char *site)
+static void p_fence_threads(const struct persist *p)
 {
-    seen("fence_threads", site, nullptr, persist_faults->counts.fence_threads);
-    persist_real.fence_threads(p, site);
+    seen("fence_threads", seam_site, nullptr, persist_faults->counts.fence_threads);
+    persist_real.fence_threads(p);
 }
 
 static const struct persist_ops persist_table = {
-    p_scatter,  p_line,       p_home,       p_copy,      p_store_word, p_store_pair,
-    p_flip_rtm, p_flush_data, p_flush_word, p_flush_any, p_fence,      p_fence_threads,
+    p_scatter,    p_copy,      p_store_word, p_store_pair,    p_flip_rtm,
+    p_flush_data, p_flush_any, p_fence,      p_fence_threads,
 };
 
 PersistFaults::PersistFaults()
@@ -282,17 +263,15 @@ PersistCounts PersistFaults::take()
 
 bool PersistCounts::operator==(const PersistCounts &o) const
 {
-    return scatter == o.scatter && line == o.line && home == o.home && copy == o.copy &&
-           store_word == o.store_word && flip_rtm == o.flip_rtm && flush_data == o.flush_data &&
-           flush_word == o.flush_word && flush_any == o.flush_any && fence == o.fence &&
-           fence_threads == o.fence_threads;
+    return scatter == o.scatter && copy == o.copy && store_word == o.store_word &&
+           flip_rtm == o.flip_rtm && flush_data == o.flush_data && flush_any == o.flush_any &&
+           fence == o.fence && fence_threads == o.fence_threads;
 }
 
 std::ostream &operator<<(std::ostream &out, const PersistCounts &c)
 {
-    return out << "scatter " << c.scatter << " line " << c.line << " home " << c.home << " copy "
-               << c.copy << " store_word " << c.store_word << " flip_rtm " << c.flip_rtm
-               << " flush_data " << c.flush_data << " flush_word " << c.flush_word << " flush_any "
+    return out << "scatter " << c.scatter << " copy " << c.copy << " store_word " << c.store_word
+               << " flip_rtm " << c.flip_rtm << " flush_data " << c.flush_data << " flush_any "
                << c.flush_any << " fence " << c.fence << " fence_threads " << c.fence_threads;
 }
 

@@ -48,9 +48,9 @@ class FsFaults
 
 // Calls through the persist table. Stores of nothing (an empty mask, no bytes) do not count.
 struct PersistCounts {
-    long scatter = 0, line = 0, home = 0, copy = 0;
+    long scatter = 0, copy = 0;
     long store_word = 0, flip_rtm = 0;
-    long flush_data = 0, flush_word = 0, flush_any = 0;
+    long flush_data = 0, flush_any = 0;
     long fence = 0, fence_threads = 0;
 
     bool operator==(const PersistCounts &other) const;
@@ -76,7 +76,7 @@ class PersistFaults
     std::function<int(const PersistCall &)> before; // an errno is for flush_... alone
     PersistCounts counts;
     long events = 0;
-    uint64_t slices = 0;      // stored by scatter, line and home
+    uint64_t slices = 0;      // stored by scatter
     uint64_t cold_slices = 0; // of them by scatter, to lines thought to be out of the caches
     int rtm = -1;             // hardware transactions: -1 are tried, 0 abort, 1 succeed
 

@@ -54,23 +54,17 @@ class Chaos
         static const struct persist_ops stumbling = [] {
             struct persist_ops ops = persist_real;
             ops.scatter = [](const struct persist *p, char *o, char *r, const char *src,
-                             uint64_t bitmap, uint64_t mask, bool cold, const char *site) {
+                             uint64_t bitmap, uint64_t mask, bool cold) {
                 stumble();
-                persist_real.scatter(p, o, r, src, bitmap, mask, cold, site);
+                persist_real.scatter(p, o, r, src, bitmap, mask, cold);
             };
-            ops.home = [](const struct persist *p, char *o, const char *r, uint64_t mask,
-                          const char *site) {
+            ops.store_word = [](const struct persist *p, uint64_t *word, uint64_t value) {
                 stumble();
-                persist_real.home(p, o, r, mask, site);
+                persist_real.store_word(p, word, value);
             };
-            ops.store_word = [](const struct persist *p, uint64_t *word, uint64_t value,
-                                const char *site) {
+            ops.fence = [](const struct persist *p) {
                 stumble();
-                persist_real.store_word(p, word, value, site);
-            };
-            ops.fence = [](const struct persist *p, const char *site) {
-                stumble();
-                persist_real.fence(p, site);
+                persist_real.fence(p);
             };
             return ops;
         }();

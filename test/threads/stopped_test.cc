@@ -42,10 +42,10 @@ class Watched
     {
         static const struct persist_ops watched = [] {
             struct persist_ops ops = persist_real;
-            ops.fence = [](const struct persist *p, const char *site) {
+            ops.fence = [](const struct persist *p) {
                 Gate<Stop>::pass(Stop::Copied);
                 Gate<Stop>::pass(Stop::Home);
-                persist_real.fence(p, site);
+                persist_real.fence(p);
             };
             return ops;
         }();

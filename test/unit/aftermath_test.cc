@@ -104,7 +104,7 @@ TEST_F(Aftermath, WriteByAnotherProgramInTheClockTickOfAKillIsNoticed)
 // must not mark the file clean before the word is durable.
 TEST_F(Aftermath, CleanUnmapMakesUntouchedWordsOfAKilledWriterDurable)
 {
-    die("flush_word", 1, Bytes(new_.begin(), new_.begin() + 64));
+    die("flush_any", 1, Bytes(new_.begin(), new_.begin() + 64));
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
     PersistFaults faults;

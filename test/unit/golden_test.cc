@@ -152,7 +152,6 @@ TEST(Golden, JournalIsWrittenByteForByte)
         journal_name(&w, &name);
     for (unsigned i = 0; i < 40; i++)
         journal_add(&w, i % 2, layout_word(i * 100), ~0ull - i);
-    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
     both[1] = JournalLab::file(3, 333);
@@ -162,7 +161,6 @@ TEST(Golden, JournalIsWrittenByteForByte)
     journal_add(&w, 0, 16, 5);
     journal_add_size(&w, 1, manifest_encode_size(20580));
     journal_add(&w, 1, 24, 6);
-    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     Bytes image = golden_image("journal.golden");
     ASSERT_EQ(image.size(), journal_bytes(JOURNAL_WORDS));
@@ -222,7 +220,6 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
     journal_name(&w, &a);
     journal_add(&w, 0, 0, 0);
     journal_add(&w, 0, 8, 1);
-    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w) | journal_retire(&w), 0);
     ASSERT_EQ(journal_capacity(&area.lanes, 2, 1), 242u);
     journal_begin(&w, &area.lanes, &area.p, 2, 1, 242);
@@ -230,7 +227,6 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
     for (unsigned i = 0; i < 241; i++)
         journal_add(&w, 0, layout_word(i * 100), ~0ull - i);
     journal_add_size(&w, 0, manifest_encode_size(20580));
-    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     EXPECT_TRUE(Bytes(area.bytes, area.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));
 }

@@ -57,7 +57,6 @@ class JournalLab
             journal_name(&w, &name);
         for (const auto &word : words)
             journal_add(&w, file, word.first, word.second);
-        journal_finish(&w);
         persist_fence(&p);
         if (commit && journal_commit(&w) < 0)
             throw std::runtime_error("journal_commit");

@@ -210,7 +210,6 @@ TEST(Journal, SizeIsAWordLikeTheOthers)
         journal_name(&w, &name);
     journal_add(&w, 0, 8, 7);
     journal_add_size(&w, 1, manifest_encode_size(12345));
-    journal_finish(&w);
     ASSERT_EQ(journal_commit(&w), 0);
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
@@ -268,7 +267,6 @@ TEST(Journal, LanesOfASlotHoldWritesOf242Pages)
         journal_name(&w, &file);
         for (uint64_t i = 0; i < 242; i++)
             journal_add(&w, 0, 8 * i, ~i);
-        journal_finish(&w);
         ASSERT_EQ(journal_commit(&w), 0);
     }
     for (unsigned lane = 0; lane < j.lanes; lane++) {
@@ -346,12 +344,12 @@ TEST(Journal, EachStepIsDurableBeforeTheNext)
     faults.take();
     ASSERT_EQ(journal_commit(&w), 0); // one line, which media keep whole or tear (above); a fence
     support::PersistCounts commit = faults.take();
-    EXPECT_EQ(commit.line, 1);
+    EXPECT_EQ(commit.scatter, 1);
     EXPECT_EQ(commit.fence, 1);
     ASSERT_EQ(journal_retire(&w), 0);
     support::PersistCounts retire = faults.take();
     EXPECT_EQ(retire.store_word, 1);
-    EXPECT_EQ(retire.flush_word, 1);
+    EXPECT_EQ(retire.flush_any, 1);
     EXPECT_EQ(retire.fence, 1);
 }
 

@@ -158,7 +158,6 @@ TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
         journal_name(&w, &name);
         for (uint64_t i = 0; i < WORDS; i++)
             journal_add(&w, 0, layout_word(i), i << 8);
-        journal_finish(&w);
         ASSERT_EQ(journal_commit(&w), 0);
         file_poison(f); // as if the medium had failed
         journals_leave_lane(&large);

@@ -48,9 +48,9 @@ class Syncs
     {
         faults_ = &faults;
         below_ = fsops;
-        table_.fsync = [](int fd, const char *site) {
+        table_.fsync = [](int fd) {
             struct stat st;
-            int result = fstat(fd, &st) < 0 ? -1 : below_->fsync(fd, site);
+            int result = fstat(fd, &st) < 0 ? -1 : below_->fsync(fd);
             faults_->calls.back() += " " + std::to_string(st.st_ino);
             return result;
         };

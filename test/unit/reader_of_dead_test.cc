@@ -102,7 +102,7 @@ TEST_F(ReaderOfTheDead, DoesNotSeeAWordThatMayNotBeDurable)
                   Mapped m(path, by_journal());
                   PersistFaults faults;
                   faults.before = [](const PersistCall &call) {
-                      return std::string(call.op) == "flush_word" ? DIE : GO_ON;
+                      return std::string(call.op) == "flush_any" ? DIE : GO_ON;
                   };
                   return ato_memcpy_opt(m.base, word.data(), word.size(), ATO_EAGER) ? 0 : 1;
               }),

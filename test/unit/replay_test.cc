@@ -221,7 +221,7 @@ TEST_F(Recover, IsDurableWhenItReturns)
     };
     ASSERT_EQ(apply(v), 0);
     EXPECT_EQ(faults.counts.store_word, 2);
-    EXPECT_EQ(faults.counts.flush_word, 2);
+    EXPECT_EQ(faults.counts.flush_any, 2);
     EXPECT_EQ(order.back(), "fence");
 }
 
@@ -230,7 +230,7 @@ TEST_F(Recover, FailsWithEioWhenTheMediumFails)
     journal_view v = committed({{layout_word(0), 1}});
     support::PersistFaults faults;
     faults.before = [](const support::PersistCall &c) {
-        return std::string(c.op) == "flush_word" ? EIO : support::GO_ON;
+        return std::string(c.op) == "flush_any" ? EIO : support::GO_ON;
     };
     EXPECT_EQ(apply(v), -1);
     EXPECT_EQ(errno, EIO);

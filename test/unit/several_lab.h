@@ -127,7 +127,6 @@ class Several : public testing::Test
             journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
         if (size)
             journal_add_size(&c.writer, n - 1, manifest_encode_size(size));
-        journal_finish(&c.writer);
         persist_fence(p);
         return journal_commit(&c.writer) == 0;
     }
