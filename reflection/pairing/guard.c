@@ -41,12 +41,12 @@ int guard_note(struct pairing *pr)
 static int store(struct pairing *pr, const uint8_t *bytes)
 {
     const struct manifest_guard *g = &pr->record.guard;
-    /* The whole words around the bytes: `n` from `at` on, in the whole pages around them, at most two. */
+    /* The pairs of words around the bytes, one or two: `n` bytes from `at` on, in the whole pages around them. */
     const uint64_t page = g->offset / PAGE_BYTES * PAGE_BYTES,
                    pages = layout_pages(g->offset + g->bytes) * PAGE_BYTES - page;
-    const unsigned before = (unsigned)(g->offset % 8), at = (unsigned)(g->offset - page) - before,
-                   n = (before + g->bytes + 7) / 8 * 8;
-    uint64_t words[MANIFEST_GUARD_MAX / 8 + 2];
+    const unsigned before = (unsigned)(g->offset % 16), at = (unsigned)(g->offset - page) - before,
+                   n = (before + g->bytes + 15) / 16 * 16;
+    uint64_t words[2 * MANIFEST_GUARD_MAX / 8];
     struct persist p;
     persist_init(&p, pr->record.domain);
     /* On tmpfs a store into a hole is SIGBUS if there is no space. */
@@ -59,22 +59,13 @@ static int store(struct pairing *pr, const uint8_t *bytes)
     memcpy(words, map + at, n);
     memcpy((char *)words + before, bytes, g->bytes);
     /* persist-order P4 (reader: removal_start_over): the bytes are visible before the attribute is removed, and durable
-     * together with that. */
-    if (n == 16 && at % 16 == 0) {
-        /* Other processes must see both words together: of a masked header (lib/sqlite/mask.h) they would remember the plain
-         * counter beside the mask. */
-        persist_store_pair(&p, (uint64_t *)(map + at), words);
-    } else {
-        /* The word of the first byte comes last, since guard_is_off() looks at that byte.
-         * explorer: drop fence survives: it orders what other programs see; the sync that follows makes all durable.
-         * explorer: delay fence survives: for the same reason. */
-        if (n > 8)
-            persist_copy(&p, map + at + 8, words + 1, n - 8);
-        persist_fence(&p);
-        persist_copy(&p, map + at, words, 8);
-    }
-    /* explorer: drop fence survives: as above.
-     * explorer: delay fence survives: as above. */
+     * together with that. Other processes must see both words of a pair together: of a masked header (lib/sqlite/mask.h) they
+     * would remember the plain counter beside the mask. The pair of the first byte comes last, since guard_is_off() looks at
+     * that byte. */
+    for (unsigned i = n; i > 0; i -= 16)
+        persist_store_pair(&p, (uint64_t *)(map + at + i - 16), words + (i - 16) / 8);
+    /* explorer: drop fence survives: it orders what other programs see; the sync that follows makes all durable.
+     * explorer: delay fence survives: for the same reason. */
     persist_fence(&p);
     munmap(map, pages);
     return 0;

@@ -42,7 +42,7 @@ static int act(const std::string &what, const std::string &path)
     FsFaults files;
     if (what == "birth")
         files.before = [](const FsCall &c) {
-            return strcmp(c.op, "fsetxattr") == 0 ? DIE : GO_ON; // the last step
+            return c.name == "user.ato" ? DIE : GO_ON; // the last step
         };
     if (what == "empty")
         write_file(path, {});
@@ -121,8 +121,8 @@ static int act(const std::string &what, const std::string &path)
             return 5;
     }
     if (what == "unguard")
-        faults.before = [&](const PersistCall &c) { // the record `deployed` is stored
-            return strcmp(c.op, "copy") == 0 && ++words == 2 ? DIE : GO_ON;
+        faults.before = [](const PersistCall &c) { // the record `deployed` is stored
+            return strcmp(c.op, "store_pair") == 0 ? DIE : GO_ON;
         };
     if (what == "death")
         files.before = [](const FsCall &c) { // the first removed name is the reflection's
