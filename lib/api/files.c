@@ -106,8 +106,6 @@ static int flush_words(struct file *f)
         return 0;
     FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
     {
-        if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
          * small blocks, parts of that page may be holes after a backup was restored: allocate them
          * first. */

@@ -22,8 +22,6 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
     FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
     {
         const uint64_t n = lesser(pages - chunk * CHUNK_PAGES, CHUNK_PAGES);
-        if (chunk == UINT64_MAX)
-            return report_errno(errno, "cannot search the bitmaps of %s", f->pairing.path);
         if (file_read_words(f, chunk * CHUNK_PAGES, n, words) < 0)
             return -1;
         for (uint64_t i = 0; i < n; i++)

@@ -60,7 +60,7 @@ static bool try_own(struct file *f, struct journal_lane *lane)
 static int map_area(struct file *f)
 {
     const struct pairing *pr = &f->pairing;
-    char *area = area_map(pr->lock, pr->slot, f->persist.domain, pr->path);
+    char *area = area_map(pr->lock, pr->slot, pr->path);
     if (!area)
         return -1;
     f->area = area;

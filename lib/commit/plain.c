@@ -148,8 +148,6 @@ static uint64_t next_chunk(struct turn *t)
     uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
     do {
         found = meta_next(t->m->file->pairing.reflection, chunk, t->chunks);
-        if (found == UINT64_MAX) /* the file system cannot tell */
-            found = chunk;
     } while (!__atomic_compare_exchange_n(next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;

@@ -88,7 +88,7 @@ static int look_locked(struct file *f)
         return -1;
     /* The attach lock is held, so this is the manifest of that name. No process that uses the library makes a manifest shorter;
      * another program that does so raises SIGBUS here, as it does with the file itself in its mapping. */
-    pr->manifest = area_map_manifest(pr->lock, O_RDONLY, PERSIST_PROCESS, pr->path);
+    pr->manifest = area_map_manifest(pr->lock, O_RDONLY, pr->path);
     if (!pr->manifest)
         return -1;
     const enum manifest_finding found = manifest_read(pr->manifest, &pr->record, &which);

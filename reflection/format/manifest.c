@@ -6,14 +6,6 @@
 
 #include <string.h>
 
-static bool all_zeros(const uint8_t *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (bytes[i])
-            return false;
-    return true;
-}
-
 static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record *r)
 {
     memcpy(r, copy, sizeof(*r));
@@ -32,9 +24,10 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
 /* Returns true if there are only zeros, except for parts of a first copy A and of the words. */
 static bool never_used(const uint8_t *b)
 {
+    static const uint8_t zeros[MANIFEST_BYTES];
     const size_t record = sizeof(struct manifest_record), words = MANIFEST_SHRINK_WORD + 8;
-    return all_zeros(b + record, MANIFEST_SIZE_WORD - record) &&
-           all_zeros(b + words, MANIFEST_BYTES - words);
+    return memcmp(b + record, zeros, MANIFEST_SIZE_WORD - record) == 0 &&
+           memcmp(b + words, zeros, MANIFEST_BYTES - words) == 0;
 }
 
 enum manifest_finding manifest_read(const void *bytes, struct manifest_record *record, int *which)

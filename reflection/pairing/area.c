@@ -9,18 +9,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-char *area_map_manifest(int lock, int access, enum persist_domain domain, const char *path)
+char *area_map_manifest(int lock, int access, const char *path)
 {
     char *manifest = NULL;
     errno = EUCLEAN; /* if it is too short: a load would be SIGBUS */
     if (fsops_length(lock) >= MANIFEST_BYTES)
-        manifest = folder_map(lock, access, domain, MANIFEST_BYTES, 0);
+        manifest = folder_map(lock, access, MANIFEST_BYTES, 0);
     if (!manifest)
-        report_errno(errno, "cannot map the manifest of %s", path);
+        report_errno(errno, "cannot map the manifest of %s%s", path,
+                     errno == EUCLEAN ? ", whose size is too small" : "");
     return manifest;
 }
 
@@ -29,25 +29,22 @@ char *area_map_manifest(int lock, int access, enum persist_domain domain, const 
 static int make_space(int lock, off_t at)
 {
     const off_t end = at + MANIFEST_AREA_BYTES;
-    const off_t length = fsops_length(lock);
-    if (length < 0)
-        return -1;
-    const bool within = length >= end;
-    if (within && lseek(lock, at, SEEK_HOLE) >= end)
+    const bool within = fsops_length(lock) >= end;
+    if (lseek(lock, at, SEEK_HOLE) >= end)
         return 0;
-    if (fsops->fallocate(lock, within ? FALLOC_FL_KEEP_SIZE : 0, at, MANIFEST_AREA_BYTES) < 0)
+    if (fsops->fallocate(lock, 0, at, MANIFEST_AREA_BYTES) < 0)
         return -1;
     /* explorer: drop fsync survives: the first flush of a lane, or with MAP_SYNC the first store to it, makes the length
      * durable too. */
     return within ? 0 : fsops_fsync(lock);
 }
 
-char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path)
+char *area_map(int lock, unsigned slot, const char *path)
 {
     const off_t at = (off_t)manifest_area(slot);
     char *area =
-        make_space(lock, at) < 0 ? NULL : folder_map(lock, O_RDWR, domain, MANIFEST_AREA_BYTES, at);
-    if (area && domain_make_storable(domain, area, MANIFEST_AREA_BYTES) == 0)
+        make_space(lock, at) < 0 ? NULL : folder_map(lock, O_RDWR, MANIFEST_AREA_BYTES, at);
+    if (area && domain_make_storable(PERSIST_MSYNC, area, MANIFEST_AREA_BYTES) == 0)
         return area;
     report_errno(errno, "no space for commits of several pages in the manifest of %s", path);
     KEEP_ERRNO();
@@ -66,14 +63,13 @@ bool area_are_lost(const struct manifest_record *record)
     return record->domain == PERSIST_PROCESS && identity_restarted(record);
 }
 
-int area_next(int lock, unsigned slot, const char *path)
+unsigned area_next(int lock, unsigned slot)
 {
     off_t at = lseek(lock, (off_t)manifest_area(slot), SEEK_DATA);
-    if (at < 0)
-        return errno == ENXIO ? MANIFEST_SLOTS
-                              : report_errno(errno, "cannot search the manifest of %s", path);
+    if (at < 0) /* ENXIO: holes to the end; otherwise the file system does not tell */
+        return errno == ENXIO ? MANIFEST_SLOTS : slot;
     const uint64_t next = ((uint64_t)at - MANIFEST_BYTES) / MANIFEST_AREA_BYTES;
-    return next < MANIFEST_SLOTS ? (int)next : MANIFEST_SLOTS;
+    return next < MANIFEST_SLOTS ? (unsigned)next : MANIFEST_SLOTS;
 }
 
 int area_journal(int lock, unsigned slot, const char *path, uint64_t *number)
@@ -93,13 +89,13 @@ int area_journal(int lock, unsigned slot, const char *path, uint64_t *number)
 int area_find_journal(int lock, uint64_t *number, const char *path)
 {
     uint64_t named = 0;
-    for (int slot = 0; (slot = area_next(lock, (unsigned)slot, path)) < MANIFEST_SLOTS; slot++) {
-        if (slot < 0 || area_journal(lock, (unsigned)slot, path, &named) < 0)
+    for (unsigned slot = 0; (slot = area_next(lock, slot)) < MANIFEST_SLOTS; slot++) {
+        if (area_journal(lock, slot, path, &named) < 0)
             return -1;
         if (!named || (*number && named != *number))
             continue;
         *number = named;
-        return slot;
+        return (int)slot;
     }
     return MANIFEST_SLOTS;
 }

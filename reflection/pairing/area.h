@@ -7,20 +7,19 @@
 
 /* Maps the records and words, for an access (folder_map()). Returns NULL with errno and a sentence: EUCLEAN if the manifest is
  * too short, ... */
-char *area_map_manifest(int lock, int access, enum persist_domain domain, const char *path);
+char *area_map_manifest(int lock, int access, const char *path);
 
 /* Maps the area of a slot, with space for stores. `lock`: the manifest; `path`: its name in sentences. Returns NULL
  * with errno and a sentence: ENOSPC, ... */
-char *area_map(int lock, unsigned slot, enum persist_domain domain, const char *path);
+char *area_map(int lock, unsigned slot, const char *path);
 void area_unmap(char *area); /* may be NULL */
 
 /* Returns true if the lanes of all slots count for nothing: in domain process none is flushed, and the machine was restarted
  * since, so half of one may be left. */
 bool area_are_lost(const struct manifest_record *record);
 
-/* Returns the first slot in [slot, MANIFEST_SLOTS) whose area may hold anything but zeros; MANIFEST_SLOTS: none. -1
- * with a sentence. */
-int area_next(int lock, unsigned slot, const char *path);
+/* Returns the first slot in [slot, MANIFEST_SLOTS) whose area may hold anything but zeros; MANIFEST_SLOTS: none. */
+unsigned area_next(int lock, unsigned slot);
 
 /* Sets *number to the journal that the slot's word names; 0: none. Returns 0; -1 with EUCLEAN: it is damaged, ... */
 int area_journal(int lock, unsigned slot, const char *path, uint64_t *number);

@@ -55,7 +55,8 @@ int birth_map_manifest(struct pairing *pr)
                 pr->folder.path);
         return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
     }
-    pr->manifest = folder_map(pr->lock, O_RDWR, pr->persist.domain, MANIFEST_BYTES, 0);
+    if (!pr->manifest)
+        pr->manifest = folder_map(pr->lock, O_RDWR, MANIFEST_BYTES, 0);
     return pr->manifest ? 0
                         : folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
 }
@@ -80,15 +81,20 @@ static int write_attribute(struct pairing *pr)
     return attribute_write(pr->original, pr->path, &a);
 }
 
+static int check_links(const struct pairing *pr)
+{
+    if (pr->has_attributes || pr->identity.links <= 1)
+        return 0;
+    return report_error(EINVAL,
+                        "%s has %" PRIu64
+                        " links on a file system without extended attributes, where its "
+                        "reflection is found by one name only: remove the other links",
+                        pr->path, pr->identity.links);
+}
+
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
-    if (!pr->has_attributes && pr->identity.links > 1)
-        return report_error(EINVAL,
-                            "%s has %" PRIu64
-                            " links on a file system without extended attributes, where its "
-                            "reflection is found by one name only: remove the other links",
-                            pr->path, pr->identity.links);
-    if (make_reflection(pr) < 0)
+    if (check_links(pr) < 0 || make_reflection(pr) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
@@ -121,7 +127,7 @@ int birth_finish(struct pairing *pr)
         return -1;
     if (p.domain == PERSIST_MSYNC) {
         /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        char *area = area_map(pr->lock, 0, p.domain, pr->path);
+        char *area = area_map(pr->lock, 0, pr->path);
         if (!area)
             return -1;
         area_unmap(area);
@@ -159,11 +165,6 @@ int birth_end(struct pairing *pr)
         return -1;
     /* On some file systems a read reports that there is no attribute, although none can be set. */
     pr->has_attributes = false;
-    if (pr->identity.links > 1)
-        return report_error(EINVAL,
-                            "%s has several links, and its file system stores no extended "
-                            "attribute: remove the other links",
-                            pr->path);
     pr->record.known &= ~MANIFEST_KNOWS_ATTRIBUTE;
-    return birth_write_record(pr);
+    return check_links(pr) < 0 ? -1 : birth_write_record(pr);
 }

@@ -24,7 +24,7 @@ int birth_end(struct pairing *pr);
  * open. */
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
-/* Maps the manifest, with space allocated for it and for the area of slot 0. pr->persist is set. */
+/* Maps the manifest, if it is not mapped, and allocates space for it and for the area of slot 0. */
 int birth_map_manifest(struct pairing *pr);
 
 /* Writes the next version of pr->record, durably. */

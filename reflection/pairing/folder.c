@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -205,13 +206,13 @@ int folder_reopen(int fd, int access)
     return open(link, access | O_CLOEXEC);
 }
 
-void *folder_map(int fd, int access, enum persist_domain domain, size_t n, off_t at)
+void *folder_map(int fd, int access, size_t n, off_t at)
 {
     const int own = folder_reopen(fd, access);
     if (own < 0)
         return NULL;
-    void *map =
-        domain_map(domain, NULL, n, access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ, own, at);
+    const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *map = domain_map(PERSIST_PMEM, NULL, n, prot, own, at);
     KEEP_ERRNO();
     close(own);
     if (map == MAP_FAILED)
@@ -228,21 +229,17 @@ bool folder_has(const struct folder *f, const char *name)
 
 int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
 {
-    int result = 0, fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    const struct dirent *entry = NULL;
-    errno = dir ? 0 : errno;
-    while (dir && result == 0 && (entry = readdir(dir))) {
-        result = visit(arg, entry->d_name);
-        errno = 0;
+    struct dirent **names;
+    const int n = scandirat(f->fd, ".", &names, NULL, NULL);
+    if (n < 0)
+        return report_errno(errno, "cannot list the reflection folder %s", f->path);
+    int result = 0;
+    for (int i = 0; i < n; i++) {
+        if (result == 0)
+            result = visit(arg, names[i]->d_name);
+        free(names[i]);
     }
-    if (!entry && errno)
-        result = report_errno(errno, "cannot list the reflection folder %s", f->path);
-    KEEP_ERRNO();
-    if (dir)
-        closedir(dir);
-    else if (fd >= 0)
-        close(fd);
+    free(names);
     return result;
 }
 

@@ -53,9 +53,10 @@ int folder_lock_file(const struct folder *f, const char *name, off_t byte, const
  * a descriptor, or -1 and errno. */
 int folder_reopen(int fd, int access);
 
-/* Maps n bytes of a file for such an access, through a descriptor of its own: a mapping of a locked one would keep
- * its locks in a child that is being forked. The child does not inherit the mapping. Returns NULL with errno. */
-void *folder_map(int fd, int access, enum persist_domain domain, size_t n, off_t at);
+/* Maps n bytes of a file for such an access, with MAP_SYNC if the medium has it, through a descriptor of its own: a mapping of a
+ * locked one would keep its locks in a child that is being forked. The child does not inherit the mapping. Returns NULL with
+ * errno. */
+void *folder_map(int fd, int access, size_t n, off_t at);
 
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);

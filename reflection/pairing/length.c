@@ -64,13 +64,22 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
     return persist_flush_word(&pr->persist, word) < 0 ? lost(pr, "the manifest of") : 0;
 }
 
-int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
+/* The words of the mapped manifest, which is not damaged: pr->size was read from it. */
+static struct manifest_sizes sizes_of(const struct pairing *pr)
 {
+    struct manifest_sizes s;
+    (void)manifest_sizes(pr->manifest, &s);
+    return s;
+}
+
+int growth_settle(struct pairing *pr)
+{
+    const struct manifest_sizes s = sizes_of(pr);
     const off_t length = fsops_length(pr->original);
     if (length < 0)
         return report_errno(errno, "cannot find the length of %s", pr->path);
-    uint64_t is = (uint64_t)length, longest = growth_longest(pr->size, shrunk);
-    int was_cut = growth_was_cut(pr->original, is, longest, growth);
+    uint64_t is = (uint64_t)length, longest = growth_longest(pr->size, s.shrunk);
+    int was_cut = growth_was_cut(pr->original, is, longest, s.growth);
     if (was_cut < 0)
         return report_errno(errno, "cannot read the bytes beyond the recorded end of %s", pr->path);
     if (was_cut && cut(pr, pr->original, longest, "") < 0)
@@ -84,15 +93,9 @@ int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk)
             pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
     /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
      * word changes or is removed: without that word the file is not known to be too long. */
-    if (growth && growth != pr->size && fsops_fsync(pr->original) < 0)
+    if (s.growth && s.growth != pr->size && fsops_fsync(pr->original) < 0)
         return lost(pr, "the length of");
     return 0;
-}
-
-uint64_t growth_last(const struct pairing *pr)
-{
-    struct manifest_sizes sizes;
-    return manifest_sizes(pr->manifest, &sizes) ? sizes.growth : 0;
 }
 
 uint64_t shrink_from(const struct pairing *pr)
@@ -127,11 +130,11 @@ static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
 
 int growth_end(struct pairing *pr, uint64_t to)
 {
-    const uint64_t growth = growth_last(pr), shrunk = shrink_from(pr);
+    const struct manifest_sizes s = sizes_of(pr);
     int r = 0;
-    if (to <= growth || !has_length(pr, to, growth_longest(pr->size, shrunk)))
-        r = growth_settle(pr, growth, shrunk);
-    if (r < 0 || growth <= pr->size || (r = store_word(pr, MANIFEST_GROWTH_WORD, 0)) < 0)
+    if (to <= s.growth || !has_length(pr, to, growth_longest(pr->size, s.shrunk)))
+        r = growth_settle(pr);
+    if (r < 0 || s.growth <= pr->size || (r = store_word(pr, MANIFEST_GROWTH_WORD, 0)) < 0)
         return r;
     /* persist-order G5 (reader: growth_settle): the withdrawal is durable before another program may write to the file:
      * zeros that it appends must not count as those of the growth. */
@@ -198,10 +201,7 @@ static int clear_words(const struct pairing *pr)
     if (pages == 0 || pr->size % (CHUNK_PAGES * PAGE_BYTES) == 0)
         return 0; /* the meta page is cut off too, or has no such word */
     uint64_t chunk = page / CHUNK_PAGES, at = layout_meta_page(chunk);
-    uint64_t there = meta_next(pr->reflection, chunk, chunk + 1);
-    if (there == UINT64_MAX)
-        return report_errno(errno, "cannot search the bitmaps of %s", pr->path);
-    if (there != chunk)
+    if (meta_next(pr->reflection, chunk, chunk + 1) != chunk)
         return 0;
     /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)

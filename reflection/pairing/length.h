@@ -66,18 +66,15 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
  * EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
-/* The length that the last growth aimed at, by the mapped manifest; 0: there was none. */
-uint64_t growth_last(const struct pairing *pr);
-
-/* growth_settle() by the mapped manifest. Then the growth word is withdrawn, if it says more than the size word: no growth is
+/* growth_settle(). Then the growth word is withdrawn, if it says more than the size word: no growth is
  * under way. A file that another program gave the length `to`, with zeros, is left as it is: growth_prepare() may take it over.
  * 0: there is no such length. The caller holds `sizing`, or knows that no other process has the file mapped. */
 int growth_end(struct pairing *pr, uint64_t to);
 
-/* Cuts off what an unfinished growth to `growth` left, durably when it returns 0. Keeps what was in the file
- * before it was made shorter from `shrunk` (0: it was not). ESTALE: the original's length is neither
- * pr->size, nor one up to `shrunk`, nor that of such a growth. */
-int growth_settle(struct pairing *pr, uint64_t growth, uint64_t shrunk);
+/* Cuts off what an unfinished growth left, by the words of the mapped manifest, durably when it returns 0. Keeps what was in
+ * the file before it was made shorter. ESTALE: the original's length is neither pr->size, nor one up to the shrink word, nor
+ * that of such a growth. */
+int growth_settle(struct pairing *pr);
 
 /* The length up to which the original may be longer than pr->size, by the mapped manifest; 0: it may not. */
 uint64_t shrink_from(const struct pairing *pr);

@@ -36,10 +36,8 @@ int pairing_refresh_size(struct pairing *pr)
 {
     struct manifest_sizes sizes;
     if (!manifest_sizes(pr->manifest, &sizes))
-        return report_error(EUCLEAN,
-                            "the logical size in the manifest of %s in %s was damaged while "
-                            "it was mapped",
-                            pr->path, pr->folder.path);
+        return report_error(EUCLEAN, "the logical size in the manifest of %s, %s/%s, is damaged",
+                            pr->path, pr->folder.path, pr->names.manifest);
     pr->size = sizes.size;
     return 0;
 }

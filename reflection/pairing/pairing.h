@@ -2,8 +2,7 @@
 /*
  * The pairing of an original with its reflection: its parts, and the locks of a process that has it open.
  *
- * lookup.h finds a pairing, identity_check.h checks whether it is the file's, birth.h makes one, adoption.h adopts
- * an existing one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
+ * lookup.h finds a pairing, adoption.h checks whether it is the file's, and adopts it, birth.h makes one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
  *
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
  * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.

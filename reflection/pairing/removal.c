@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* persist-order P2 (reader: identity_check_of()): `deployed` is durable before the first removal, so that a
+/* persist-order P2 (reader: adoption_verdict()): `deployed` is durable before the first removal, so that a
  * file that still needs its reflection never lacks it; so are the guarded bytes and the removal of the attribute before that of
  * the names. The manifest is removed last: without it a removal that a kill interrupts would not be found. A power cut may
  * bring back either of them or both, which nothing needs: the next map of the file removes them. */
@@ -62,7 +62,7 @@ int removal_start_over(struct pairing *pr)
 int pairing_remove(struct pairing *pr)
 {
     /* A length that another program gave the file while it was mapped stays. */
-    int r = growth_settle(pr, growth_last(pr), shrink_from(pr));
+    int r = growth_settle(pr);
     if (r < 0 && errno != ESTALE)
         return -1;
     if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
@@ -73,47 +73,46 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr);
 }
 
-/* Chooses free names. If an earlier renaming of this pairing was interrupted, one of its two renames
- * may be durable, and a birth may have begun since, so the first choice may be in use. */
-static void choose_stale_name(const struct pairing *pr, char to[80])
+/* The name of the reflection, of the inode number `inode`, when it is set aside. */
+enum { STALE_NAME = 64 };
+static void stale_name(uint64_t inode, const struct manifest_record *record, char to[STALE_NAME])
 {
-    char id[33], manifest[96];
-    bool reflection = folder_has(&pr->folder, pr->names.reflection);
-    identity_hex(pr->record.id, id);
-    snprintf(to, 80, "%s.stale-%.8s", pr->names.reflection, id);
-    for (int i = 1;; i++) {
-        strcpy(stpcpy(manifest, to), ".manifest");
-        if (!folder_has(&pr->folder, manifest) && !(reflection && folder_has(&pr->folder, to)))
-            return;
-        snprintf(to, 80, "%s.stale-%.8s-%d", pr->names.reflection, id, i);
-    }
+    char id[33];
+    identity_hex(record->id, id);
+    snprintf(to, STALE_NAME, "%" PRIu64 ".stale-%.8s", inode, id);
 }
 
 bool removal_is_set_aside(const struct folder *f, const struct manifest_record *record)
 {
-    const struct pairing_names n = pairing_names(record->inode);
-    char id[33], to[80];
-    identity_hex(record->id, id);
-    snprintf(to, sizeof(to), "%s.stale-%.8s", n.reflection, id);
+    char to[STALE_NAME];
+    stale_name(record->inode, record, to);
     return folder_has(f, to);
 }
 
 int removal_set_aside(struct pairing *pr, const char *why)
 {
-    char to[96];
-    choose_stale_name(pr, to);
-    if (fsops->renameat(pr->folder.fd, pr->names.reflection, to) < 0 && errno != ENOENT)
-        return folder_error(&pr->folder, pr->names.reflection,
-                            "cannot set aside the stale reflection");
-    /* persist-order P3 (reader: identity_check_of()): the manifest is renamed last, because without it a birth
+    const struct folder *f = &pr->folder;
+    char to[STALE_NAME];
+    int r = -1;
+    stale_name(pr->identity.inode, &pr->record, to);
+    if (!folder_has(f, to))
+        r = fsops->renameat(f->fd, pr->names.reflection, to);
+    else if (lookup_holds_slices(f, pr->identity.inode) == 0)
+        /* An earlier renaming was interrupted after this step: this reflection, if any, is that of a birth that was cut. */
+        r = fsops->unlinkat(f->fd, pr->names.reflection, 0);
+    else
+        errno = EEXIST;
+    if (r < 0 && errno != ENOENT)
+        return folder_error(f, to, "cannot set aside a stale reflection as");
+    /* persist-order P3 (reader: adoption_verdict()): the manifest is renamed last, because without it a birth
      * removes the reflection as a leftover. */
-    if (folder_sync(&pr->folder) < 0)
+    if (folder_sync(f) < 0)
         return -1;
-    report_log(REPORT_WARNING, "the reflection %s/%s %s: it is set aside, renamed to %s",
-               pr->folder.path, pr->names.reflection, why, to);
+    report_log(REPORT_WARNING, "the reflection %s/%s %s: it is set aside, renamed to %s", f->path,
+               pr->names.reflection, why, to);
     strcat(to, ".manifest");
-    if (fsops->renameat(pr->folder.fd, pr->names.manifest, to) < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot set aside the stale manifest");
+    if (fsops->renameat(f->fd, pr->names.manifest, to) < 0)
+        return folder_error(f, to, "cannot set aside a stale manifest as");
     return 0; /* durable with the birth that follows (P1) */
 }
 

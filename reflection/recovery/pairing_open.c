@@ -8,7 +8,6 @@
 #include "reflection/pairing/adoption.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/birth.h"
-#include "reflection/pairing/identity_check.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
@@ -65,9 +64,8 @@ static int take_slots(struct pairing *pr)
  * NOT_YET when the process that has the locks is done or dead; -1 error. */
 enum { DUE = 2, NOT_YET = 3 };
 
-/* Finishes what dead processes committed to the file, which no process has mapped. `bytes`: its manifest's, which may change. Returns 1; DUE
- * with *journal; -1. */
-static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
+/* Finishes what dead processes committed to the file, which no process has mapped. Returns 1; DUE with *journal; -1. */
+static int recover_slots(struct pairing *pr, uint64_t *journal)
 {
     if (pr->record.state != MANIFEST_IN_USE)
         return 1;
@@ -78,37 +76,26 @@ static int recover_slots(struct pairing *pr, char *bytes, uint64_t *journal)
         return slot < 0 ? -1 : DUE;
     if (replay_all_slots(pr) < 0)
         return -1;
-    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0) /* sizes may have changed */
-        return report_errno(errno, "cannot read the manifest of %s", pr->path);
     sweep_folder(&pr->folder); /* the dead process may have been about to make one */
     return 1;
 }
 
 /* ---- the pairing that is found ---- */
 
-/* Removes what is left under the names of the pairing. Idempotent. */
-static int start_over(struct pairing *pr)
-{
-    const int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-    return named == 1 ? removal_start_over(pr) : named; /* 0 after removal_set_aside() */
-}
-
 /* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
-static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding found,
+static int open_alone(struct pairing *pr, enum manifest_finding found,
                       const struct pairing_wish *wish, uint64_t *journal)
 {
     int r;
-    switch (identity_check_of(pr, found, wish)) {
+    switch (adoption_verdict(pr, found, wish)) {
     case VERDICT_ADOPT:
-        r = recover_slots(pr, bytes, journal);
-        if (r == 1 && adopt(pr, bytes, wish) < 0)
+        pr->manifest = area_map_manifest(pr->lock, O_RDWR, pr->path);
+        r = pr->manifest ? recover_slots(pr, journal) : -1;
+        if (r == 1 && adopt(pr, wish) < 0)
             r = -1;
-        if (r >= 0 || errno != ESTALE)
-            return r;
-        r = adopt_lost_nothing(pr, bytes, wish);
-        if (r != 0)
-            return r < 0 ? -1 : start_over(pr);
-        return wish->prefer_file ? removal_forget(pr) : -1;
+        return r >= 0 || errno != ESTALE ? r : adopt_anew(pr, wish);
+    case VERDICT_SET_ASIDE:
+        return removal_set_aside(pr, "belonged to another file that had this inode number before");
     case VERDICT_FORGET:
         return removal_forget(pr);
     case VERDICT_BEAR:
@@ -117,7 +104,7 @@ static int open_alone(struct pairing *pr, char *bytes, enum manifest_finding fou
         removal_of_failed_birth(pr);
         return -1;
     case VERDICT_START_OVER:
-        return start_over(pr);
+        return removal_start_over(pr);
     default: /* VERDICT_REFUSE */
         return -1;
     }
@@ -129,7 +116,7 @@ static int open_others(struct pairing *pr, enum manifest_finding found,
     /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets NOT_YET below. */
     const enum verdict verdict = found == MANIFEST_VALID || found == MANIFEST_FOREIGN
-                                     ? identity_check_of(pr, found, wish)
+                                     ? adoption_verdict(pr, found, wish)
                                      : VERDICT_BEAR;
     if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
         return -1;
@@ -166,7 +153,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         return -1;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    return pr->joined ? open_others(pr, found, wish) : open_alone(pr, bytes, found, wish, journal);
+    return pr->joined ? open_others(pr, found, wish) : open_alone(pr, found, wish, journal);
 }
 
 /* ---- the beginning and the end ---- */

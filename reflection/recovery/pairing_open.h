@@ -4,8 +4,8 @@
  *
  * Under the attach lock, a process that is the only one finishes what dead ones committed: it replays the lanes in the
  * manifest. If a slot names a journal, it releases the lock, since a journal is locked before the files that it names, has the
- * journal recovered (takeover.h), and begins again. Then the pairing is checked (identity_check.h), and
- * made (birth.h), adopted (adoption.h), removed or set aside (removal.h).
+ * journal recovered (takeover.h), and begins again. Then the pairing is checked and adopted (adoption.h),
+ * made (birth.h), removed or set aside (removal.h).
  *
  * The orders of birth and death, and the locks, are at the head of pairing.h.
  */

@@ -55,55 +55,50 @@ void pool_name(char name[POOL_NAME_BYTES], uint64_t number)
     snprintf(name, POOL_NAME_BYTES, POOL_PREFIX "%012" PRIx64, number);
 }
 
-enum pool_name pool_name_of(const char *name, uint64_t *number)
+bool pool_name_of(const char *name, uint64_t *number)
 {
     const size_t prefix = strlen(POOL_PREFIX), digits = 12;
-    if (strncmp(name, POOL_PREFIX, prefix) != 0 ||
+    if (strncmp(name, POOL_PREFIX, prefix) != 0 || strlen(name) != prefix + digits ||
         strspn(name + prefix, "0123456789abcdef") != digits)
-        return POOL_NO_NAME;
+        return false;
     if (number)
         *number = strtoul(name + prefix, NULL, 16);
-    const char *rest = name + prefix + digits;
-    if (*rest == '\0')
-        return POOL_NAME;
-    return strcmp(rest, POOL_UNFINISHED) == 0 ? POOL_NAME_UNFINISHED : POOL_NO_NAME;
+    return true;
 }
 
-/* Makes an empty file, locked before it is filled: a process that clears away unfinished journals skips locked ones. If
- * the file was removed before it was locked, another one is made. */
-static int make_file(struct pool *pool, const struct folder *f, const char *unfinished)
+/* Makes an empty file, locked before it is filled: a process that clears away journals that no manifest names skips locked
+ * ones. If the file was removed before it was locked, another one is made. */
+static int make_file(struct pool *pool, const struct folder *f)
 {
     int named = 0;
     while (named == 0) {
         locks_close(pool->lock);
-        pool->lock = fsops->create(f->fd, unfinished, O_RDWR | O_EXCL, 0600);
+        pool->lock = fsops->create(f->fd, pool->name, O_RDWR | O_EXCL, 0600);
         if (pool->lock < 0)
             return -1;
         locks_keep(pool->lock);
         if (locks_wait(pool->lock, 0, 1) < 0)
             return -1;
-        named = folder_names(f, unfinished, pool->lock);
+        named = folder_names(f, pool->name, pool->lock);
     }
     return named < 0 ? -1 : fsops->fallocate(pool->lock, 0, 0, (off_t)pool->bytes);
 }
 
-/* Fills it, and gives it its name. */
 static int fill(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
-                const struct trust *like, char *unfinished)
+                const struct trust *like)
 {
     const uint64_t at = make_pool(pool->lock, words);
-    if (!at || !(pool->map = folder_map(pool->lock, O_RDWR, p->domain, pool->bytes, 0)))
+    if (!at || !(pool->map = folder_map(pool->lock, O_RDWR, pool->bytes, 0)))
         return -1;
     journal_make(p, &pool->journal, (char *)pool->map + at, pool->number, words);
-    /* The owner only now: libpmemobj, which was used until here, trusts the bytes that it reads.
-     * persist-order J0: the journal's content is durable before it has its name. */
-    if (ownership_give(like, pool->lock) < 0 || fsops_fsync(pool->lock) < 0 ||
-        fsops->renameat(f->fd, unfinished, pool->name) < 0)
+    /* The owner only now: libpmemobj, which was used until here, trusts the bytes that it reads. */
+    if (ownership_give(like, pool->lock) < 0)
         return -1;
-    strcpy(unfinished, pool->name);
-    /* persist-order J0 (reader: pool_open): the journal's name is durable before a manifest names it (N1). */
+    /* persist-order J0 (reader: pool_open): content and name of the journal are durable before a manifest names it (N1). */
+    if (fsops_fsync(pool->lock) < 0)
+        return -1;
     const int named = folder_names(f, pool->name, pool->lock);
-    if (named == 0) /* another file took its place before the renaming */
+    if (named == 0) /* another user gave its name to another file */
         errno = EACCES;
     return named == 1 ? folder_sync(f) : -1;
 }
@@ -120,22 +115,19 @@ static void begin(struct pool *pool, const struct folder *f, uint64_t number)
 int pool_create(struct pool *pool, const struct folder *f, const struct persist *p, uint64_t words,
                 const struct trust *like)
 {
-    char unfinished[POOL_NAME_BYTES + sizeof(POOL_UNFINISHED)];
     uint64_t random;
     if (identity_random(&random, sizeof(random)) < 0)
         return -1;
     begin(pool, f, (random >> 17) + 1); /* not 0, and within what a journal word holds */
     pool->bytes = pool_bytes(words);
-    snprintf(unfinished, sizeof(unfinished), "%s" POOL_UNFINISHED, pool->name);
-    if (make_file(pool, f, unfinished) == 0 && fill(pool, f, p, words, like, unfinished) == 0)
+    if (make_file(pool, f) == 0 && fill(pool, f, p, words, like) == 0)
         return 0;
     report_errno(errno,
                  "cannot make the journal %s: a large commit, or one of several files, needs a "
                  "journal, which takes %" PRIu64 " bytes in that folder",
                  pool->path, pool->bytes);
     KEEP_ERRNO();
-    (void)fsops->unlinkat(f->fd, unfinished, 0);
-    (void)pool_close(pool, f, false);
+    (void)pool_close(pool, f, pool->lock >= 0);
     return -1;
 }
 
@@ -166,7 +158,7 @@ static int map_found(struct pool *pool, const struct stat *st, uint64_t n)
         fsops->fallocate(pool->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
         return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", pool->path,
                             n);
-    pool->map = folder_map(pool->lock, O_RDWR, PERSIST_PMEM, n, 0);
+    pool->map = folder_map(pool->lock, O_RDWR, n, 0);
     return pool->map ? 0 : report_errno(errno, "cannot map the journal %s", pool->path);
 }
 

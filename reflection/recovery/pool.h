@@ -5,8 +5,7 @@
  * libpmemobj makes the pool and allocates in it. The journal is its root object, laid out and written by
  * journal.c. After that libpmemobj is not used any more, and libato opens the file by itself: libpmemobj trusts the
  * bytes that it reads, and would raise a signal, or worse, if a crash, a bad disk or a user that may write to the pool
- * has damaged them. A pool is made by one process under the name `journal-<number>.tmp`, and renamed when it is
- * complete.
+ * has damaged them. A pool that is not complete holds nothing: no manifest names it yet.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel when the process dies):
  *   byte 0   the owner: held while the process that commits through the journal lives (sweep.h)
@@ -21,13 +20,10 @@
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/ownership.h"
 
-#define POOL_PREFIX     "journal-"
-#define POOL_UNFINISHED ".tmp"
+#define POOL_PREFIX "journal-"
 
-/* The meaning of a name in a reflection folder: `journal-` and 12 hex digits, with the suffix of an unfinished file or
- * without. */
-enum pool_name { POOL_NO_NAME, POOL_NAME, POOL_NAME_UNFINISHED };
-enum pool_name pool_name_of(const char *name, uint64_t *number); /* `number` may be NULL */
+/* Returns true if a name in a reflection folder is that of a journal: `journal-` and 12 hex digits, its number. */
+bool pool_name_of(const char *name, uint64_t *number); /* `number` may be NULL */
 
 enum { POOL_NAME_BYTES = 32 };
 void pool_name(char name[POOL_NAME_BYTES], uint64_t number);

@@ -45,12 +45,11 @@ void participants_end(struct participants *n)
 
 /* ---- which files ---- */
 
-/* By id, which is the order of locks. Files with the same id, but another inode, are different
+/* Of participants, or their files. By id, which is the order of locks. Files with the same id, but another inode, are different
  * files. */
 static int by_id(const void *a, const void *b)
 {
-    const struct journal_file *x = &((const struct participant *)a)->file;
-    const struct journal_file *y = &((const struct participant *)b)->file;
+    const struct journal_file *x = a, *y = b;
     int order = memcmp(x->id, y->id, sizeof(x->id));
     return order ? order : (x->inode > y->inode) - (x->inode < y->inode);
 }
@@ -82,8 +81,7 @@ static void sort_files(struct participants *n)
 
 struct participant *participants_find(const struct participants *n, const struct journal_file *file)
 {
-    struct participant wanted = {.file = *file};
-    return n->nfiles ? bsearch(&wanted, n->files, n->nfiles, sizeof(wanted), by_id) : NULL;
+    return n->nfiles ? bsearch(file, n->files, n->nfiles, sizeof(*n->files), by_id) : NULL;
 }
 
 /* ---- one file ---- */
@@ -105,7 +103,7 @@ static int map_reflection(const struct participants *n, struct participant *p)
     p->bytes = (uint64_t)length;
     if (p->bytes == 0) /* of a file without pages */
         return 0;
-    p->map = folder_map(p->reflection, O_RDWR, p->persist.domain, p->bytes, 0);
+    p->map = folder_map(p->reflection, O_RDWR, p->bytes, 0);
     return p->map ? 0 : report_errno(errno, "cannot map the reflection %s", p->path);
 }
 
@@ -114,7 +112,7 @@ static int map_file(const struct participants *n, struct participant *p)
     persist_init(&p->persist, p->record.domain);
     if (map_reflection(n, p) < 0)
         return -1;
-    p->manifest = area_map_manifest(p->lock, O_RDWR, p->persist.domain, p->path);
+    p->manifest = area_map_manifest(p->lock, O_RDWR, p->path);
     return p->manifest ? 0 : -1;
 }
 
@@ -202,7 +200,7 @@ struct target_word {
 
 /* I5. Finds the place and value of a lane's i-th word. The word is copied and checked each time, since a user
  * that may write to the journal could change it now. Returns 1; 0 if its file is gone; -1 with a sentence. */
-static int target_word(const struct journal_view *v, uint64_t i, struct participant *const *targets,
+static int target_word(const struct journal_view *v, uint64_t i, const struct participants *n,
                        struct target_word *t)
 {
     const struct journal_word w = *(const volatile struct journal_word *)&v->words[i];
@@ -211,7 +209,7 @@ static int target_word(const struct journal_view *v, uint64_t i, struct particip
     uint64_t size;
     if (file >= v->nfiles) /* another process changed the lane meanwhile */
         return report_error(EUCLEAN, "another process changes a lane of a journal");
-    t->to = targets[file];
+    t->to = participants_find(n, &v->files[file]);
     if (!t->to)
         return 0;
     t->value = w.value;
@@ -232,14 +230,14 @@ static int target_word(const struct journal_view *v, uint64_t i, struct particip
     return 1;
 }
 
-int replay_apply(const struct journal_view *v, struct participant *const *targets)
+int replay_apply(const struct journal_view *v, const struct participants *n)
 {
     const struct persist *last = NULL;
     struct target_word t = {0};
     char *page = NULL;
     int apply;
     for (uint64_t i = 0; i < v->nwords; i++) {
-        if ((apply = target_word(v, i, targets, &t)) < 0)
+        if ((apply = target_word(v, i, n, &t)) < 0)
             return -1;
         char *at = (char *)((uintptr_t)t.word & ~(uintptr_t)(PAGE_BYTES - 1));
         if (!apply || at == page)
@@ -254,7 +252,7 @@ int replay_apply(const struct journal_view *v, struct participant *const *target
      * explorer: tear word survives: the lane is committed until it is retired, and a process that finds
      * half of a word stores it again. */
     for (uint64_t i = 0; i < v->nwords; i++) {
-        if ((apply = target_word(v, i, targets, &t)) < 0)
+        if ((apply = target_word(v, i, n, &t)) < 0)
             return -1;
         if (!apply)
             continue;
@@ -265,29 +263,17 @@ int replay_apply(const struct journal_view *v, struct participant *const *target
         if ((t.is_size || last->domain != PERSIST_MSYNC) && persist_flush_word(last, t.word) < 0)
             return report_errno(errno, "cannot make the replayed words of %s durable", t.to->path);
     }
-    for (unsigned i = 0; i < v->nfiles; i++)
-        if (targets[i] && targets[i]->persist.domain == PERSIST_MSYNC &&
-            fsops_fsync(targets[i]->reflection) < 0)
-            return report_errno(errno, "cannot make the replayed words of %s durable",
-                                targets[i]->path);
+    for (unsigned i = 0; i < v->nfiles; i++) {
+        const struct participant *to = participants_find(n, &v->files[i]);
+        if (to && to->persist.domain == PERSIST_MSYNC && fsops_fsync(to->reflection) < 0)
+            return report_errno(errno, "cannot make the replayed words of %s durable", to->path);
+    }
     if (last)
         persist_fence(last);
     return 0;
 }
 
 /* ---- lanes ---- */
-
-static int replay_lane(const struct participants *n, const struct journal_view *v)
-{
-    struct participant **targets = calloc(v->nfiles, sizeof(struct participant *));
-    if (!targets)
-        return report_error(ENOMEM, "no memory to replay a journal");
-    for (unsigned i = 0; i < v->nfiles; i++)
-        targets[i] = participants_find(n, &v->files[i]);
-    int r = replay_apply(v, targets);
-    free(targets);
-    return r;
-}
 
 int replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                  const char *path)
@@ -305,7 +291,7 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
         for (unsigned i = 0; committed && step == REPLAY_COLLECT && n && i < v.nfiles; i++)
             if (participants_add(n, &v.files[i]) < 0)
                 return -1;
-        if (committed && step == REPLAY_APPLY && replay_lane(n, &v) < 0)
+        if (committed && step == REPLAY_APPLY && replay_apply(&v, n) < 0)
             return -1;
         if (found != JOURNAL_IDLE && step == REPLAY_RETIRE && journal_retire_view(&p, &v) < 0)
             return report_errno(errno, "cannot make the replayed journal %s durable", path);
@@ -321,12 +307,9 @@ int replay_slots(struct participants *n, struct participant *p, unsigned slot, u
 {
     char name[sizeof(p->path) + 16];
     snprintf(name, sizeof(name), "%s.manifest", p->path);
-    for (int used; slot < end; slot = (unsigned)used + 1) {
-        used = area_next(p->lock, slot, p->path);
-        if (used < 0 || used >= (int)end)
-            return used < 0 ? -1 : 0;
+    for (; (slot = area_next(p->lock, slot)) < end; slot++) {
         area_unmap(p->area);
-        p->area = area_map(p->lock, (unsigned)used, p->persist.domain, p->path);
+        p->area = area_map(p->lock, slot, p->path);
         if (!p->area)
             return -1;
         const struct journal j = journal_of_slot(p->area + MANIFEST_AREA_LANES, p->persist.domain);
@@ -342,16 +325,16 @@ int replay_all_slots(const struct pairing *pr)
 {
     struct participants n = {.own = pr};
     const struct journal_file file = pairing_in_journals(pr);
-    const int slot = area_next(pr->lock, 0, pr->path);
-    if (slot < 0 || slot == MANIFEST_SLOTS)
-        return slot < 0 ? -1 : 0;
+    const unsigned slot = area_next(pr->lock, 0);
+    if (slot == MANIFEST_SLOTS)
+        return 0;
     if (participants_add(&n, &file) < 0)
         return -1;
     struct participant *p = n.files;
     p->lock = pr->lock;
     p->borrowed = true;
     p->record = pr->record;
-    const int r = map_file(&n, p) < 0 ? -1 : replay_slots(&n, p, (unsigned)slot, MANIFEST_SLOTS);
+    const int r = map_file(&n, p) < 0 ? -1 : replay_slots(&n, p, slot, MANIFEST_SLOTS);
     participants_end(&n);
     return r;
 }

@@ -15,11 +15,11 @@
 #include "reflection/pairing/pairing.h"
 
 struct participant {
-    struct journal_file file;
-    bool borrowed; /* the caller keeps `lock` */
-    unsigned slot; /* of the dead process */
-    char *area;    /* of that slot, if it was used and its lanes were replayed */
-    int lock;      /* the manifest, with its attach lock */
+    struct journal_file file; /* the first member: by_id() */
+    bool borrowed;            /* the caller keeps `lock` */
+    unsigned slot;            /* of the dead process */
+    char *area;               /* of that slot, if it was used and its lanes were replayed */
+    int lock;                 /* the manifest, with its attach lock */
     int reflection;
     char *map; /* the reflection; NULL: it is empty */
     uint64_t bytes;
@@ -71,10 +71,9 @@ int replay_slots(struct participants *n, struct participant *p, unsigned slot, u
 /* The same for all slots of a file that no process has mapped. The caller has its attach lock. */
 int replay_all_slots(const struct pairing *pr);
 
-/* Applies the words of a committed lane; `targets` has an entry for each of its files, NULL for one that is gone: its words are
- * skipped. Durable when it returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its
+/* Applies the words of a committed lane; those of files that do not take part are skipped. Durable when it returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its
  * reflection, or a size is not valid or more than the reflection has pages for. (If another process changes the lane
  * meanwhile, words before the bad one may be stored.) */
-int replay_apply(const struct journal_view *v, struct participant *const *targets);
+int replay_apply(const struct journal_view *v, const struct participants *n);
 
 #endif

@@ -30,7 +30,7 @@ static int is_named_in(void *arg, const char *name)
     int slot = area_find_journal(fd, &number, name);
     /* persist-order N2 (writer: area_set_journal): a dead process may have cleared its journal word and not made that
      * durable. After a power cut the manifest would name a journal that is gone. */
-    if (slot == MANIFEST_SLOTS && area_next(fd, 0, name) < MANIFEST_SLOTS && fsops_fsync(fd) < 0)
+    if (slot == MANIFEST_SLOTS && area_next(fd, 0) < MANIFEST_SLOTS && fsops_fsync(fd) < 0)
         slot = -1;
     close(fd);
     return slot < MANIFEST_SLOTS;
@@ -42,17 +42,16 @@ static int is_named_in(void *arg, const char *name)
 static int sweep(void *arg, const char *name)
 {
     struct wanted w = {.folder = arg};
-    const enum pool_name kind = pool_name_of(name, &w.number);
     if (folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
         (void)fsops->unlinkat(w.folder->fd, name, 0);
-    if (kind == POOL_NO_NAME)
+    if (!pool_name_of(name, &w.number))
         return 0;
     int fd = openat(w.folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return 0;
     locks_keep(fd);
     if (locks_try(fd, F_WRLCK, 0, 1) == LOCKS_MINE && folder_names(w.folder, name, fd) == 1 &&
-        (kind == POOL_NAME_UNFINISHED || folder_each_name(w.folder, is_named_in, &w) == 0) &&
+        folder_each_name(w.folder, is_named_in, &w) == 0 &&
         fsops->unlinkat(w.folder->fd, name, 0) == 0)
         report_log(REPORT_INFO, "removed the journal %s/%s, which no file needs", w.folder->path,
                    name);

@@ -268,7 +268,7 @@ TEST(Reader, OpensOnlyTheJournalsThatTheManifestNames)
     EXPECT_EQ(renamed.text(), "damage");
     auto &names = unfinished.disk.edit(unfinished.folder).names;
     names.erase(NAME);
-    names[std::string(NAME) + ".tmp"] = unfinished.journal;
+    names[std::string(NAME) + ".tmp"] = unfinished.journal; // no name of a journal
     EXPECT_EQ(unfinished.text(), "damage");
 }
 

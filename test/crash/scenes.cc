@@ -29,21 +29,22 @@ void litter(Actor &a, int file)
         a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
 }
 
+uint64_t lanes_of(const Inode &journal)
+{
+    uint64_t at = 0;
+    while (at < journal.size && journal.word(at) != JOURNAL_MAGIC)
+        at += PAGE;
+    return at + PAGE;
+}
+
 std::map<std::string, int> journals_in(const Disk &disk)
 {
     std::map<std::string, int> found;
     for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
-        if (name.first.compare(0, 8, "journal-") == 0 && name.first.size() == 8 + 12)
+        if (name.first.compare(0, 8, "journal-") == 0 &&
+            lanes_of(disk.at(name.second)) <= disk.at(name.second).size)
             found.insert(name); // not unfinished
     return found;
-}
-
-uint64_t lanes_of(const Inode &journal)
-{
-    uint64_t at = 0;
-    while (journal.word(at) != JOURNAL_MAGIC)
-        at += PAGE;
-    return at + PAGE;
 }
 
 std::string manifest_of(const Actor &a, int file)

@@ -121,12 +121,23 @@ static void cut_removal_of_a_guarded(World &w)
 
 static void cut_journal(World &w)
 {
-    cut_at("renameat", "journal-", [&] {
-        ato_tx *tx = ato_tx_begin(0);
-        if (w.map() && w.map_beside() && ato_tx_memcpy(tx, w.base, "x", 1, 0) &&
-            ato_tx_memcpy(tx, w.other, "x", 1, 0))
-            ato_tx_commit(tx);
-    });
+    another(
+        [&] {
+            FsFaults faults;
+            bool made = false;
+            faults.before = [&](const FsCall &c) {
+                if (made && !strcmp(c.op, "fsync"))
+                    return DIE;
+                made = made || (!strcmp(c.op, "create") && c.name.find("journal-") == 0);
+                return GO_ON;
+            };
+            ato_tx *tx = ato_tx_begin(0);
+            if (w.map() && w.map_beside() && ato_tx_memcpy(tx, w.base, "x", 1, 0) &&
+                ato_tx_memcpy(tx, w.other, "x", 1, 0))
+                ato_tx_commit(tx);
+            return 2;
+        },
+        CUT);
 }
 
 // Both files are longer already, and their manifest has the old size.

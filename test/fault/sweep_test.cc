@@ -93,10 +93,13 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
         return 1;
     // When a file becomes plain, or is recovered, or a journal is made, leftovers of interrupted manifests and journals are looked up. They
     // are only litter.
-    if ((name == "fdopendir" || name == "readdir64") &&
+    if (name == "scandirat64" &&
         (s.kind == UNMAPS || scene.find("MapAfter") == 0 || scene == "MapInAStrongerDomain" ||
          scene == "MapBesideACutJournal" || scene == "WriteThatMakesTheJournal"))
         return 6;
+    // A journal stays if a manifest that may name it cannot be read, or synced.
+    if ((name == "pread64" || name == "fsync") && scene == "MapBesideACutJournal")
+        return 3;
     return 0;
 }
 

@@ -147,7 +147,6 @@ bool has_word(uint64_t offset, uint64_t bytes)
 
 void apply(const struct journal &j, const journal_view &v, unsigned file, const Block &r)
 {
-    std::vector<participant *> targets(v.nfiles);
     std::vector<uint64_t> manifest(MANIFEST_BYTES / 8);
     uint64_t &size = manifest[MANIFEST_SIZE_WORD / 8], expected_size = 0, bytes;
     participant target = {};
@@ -157,12 +156,16 @@ void apply(const struct journal &j, const journal_view &v, unsigned file, const 
     target.bytes = r.n;
     target.manifest = reinterpret_cast<char *>(manifest.data());
     snprintf(target.path, sizeof(target.path), "the reflection");
-    targets[file] = &target;
+    target.file = v.files[file];
+    participants n = {};
+    n.files = &target;
+    n.nfiles = 1;
     Bytes expected(r.begin, r.begin + r.n);
     bool good = true;
     for (uint64_t i = 0; i < v.nwords; i++) {
         uint64_t offset = v.words[i].word & ((1ull << 49) - 1), value = v.words[i].value;
-        if (v.words[i].word >> 50 != file)
+        const journal_file &its = v.files[v.words[i].word >> 50]; // a file may be named twice
+        if (memcmp(its.id, target.file.id, sizeof(its.id)) != 0 || its.inode != target.file.inode)
             continue;
         if (v.words[i].word >> 49 & 1) {
             good = good && size_of(value, &bytes) && reflection_bytes(bytes) <= r.n;
@@ -174,7 +177,7 @@ void apply(const struct journal &j, const journal_view &v, unsigned file, const 
             put(expected, offset, 8, value);
     }
     Bytes before(r.begin, r.begin + r.n);
-    int answer = replay_apply(&v, targets.data());
+    int answer = replay_apply(&v, &n);
     if ((answer == 0) != good)
         wrong("replay_apply answers %d", answer);
     if (answer < 0 && strstr(report_sentence(), "the reflection") == nullptr)

@@ -112,7 +112,7 @@ const std::vector<Scene> pairing = {
      stale_alone, REFUSED, ESTALE, "{file}|{folder}", ATO_PREFER_FILE | UNASKED},
     {"ManifestCutToItsFirstCopy", slices,
      [](Stage &s) { fs::resize_file(manifest_of(s.path), MANIFEST_COPY_BYTES); }, stale_alone,
-     REFUSED, EUCLEAN, "{manifest}|size"},
+     REFUSED, EUCLEAN, "{file}|size"},
     {"ManifestOfZeros", slices,
      [](Stage &s) { write_file(manifest_of(s.path), Bytes(MANIFEST_BYTES)); }, stale_alone, REFUSED,
      ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},

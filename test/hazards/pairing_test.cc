@@ -379,7 +379,7 @@ TEST_F(Pairing, ReflectionWithSlicesIsUsedInItsFolderDespiteAnotherChoice)
 
 // After a power cut that kept one of the two renames: the stale reflection has its new name, the stale
 // manifest its old one, and the next birth had begun with a reflection.
-TEST_F(Pairing, ReflectionIsSetAsideUnderAnotherNameIfTheStaleNameIsTaken)
+TEST_F(Pairing, StaleManifestFollowsItsReflectionAlthoughABirthHadBegun)
 {
     leave_slices();
     const Bytes stale = read_file(reflection_of(path));
@@ -392,8 +392,22 @@ TEST_F(Pairing, ReflectionIsSetAsideUnderAnotherNameIfTheStaleNameIsTaken)
     content = read_file(path);
     expect_maps(path);
     EXPECT_EQ(read_file(aside), stale);
-    EXPECT_EQ(read_file(aside + "-1"), Bytes(stale.size()));
-    EXPECT_EQ(read_file(aside + "-1.manifest"), manifest);
+    EXPECT_EQ(read_file(aside + ".manifest"), manifest);
+}
+
+// A copy of it was put back.
+TEST_F(Pairing, ReflectionWithSlicesIsNotSetAsideUnderANameThatIsTaken)
+{
+    leave_slices();
+    const Bytes other = pattern(100, 3);
+    const std::string aside = reflection_of(path) + ".stale-" + id_of(path).substr(0, 8);
+    remove_attribute(path);
+    change_birth(*this);
+    write_file(aside, other);
+    const Bytes reflection = read_file(reflection_of(path));
+    expect_no(path, EEXIST, {aside});
+    EXPECT_EQ(read_file(aside), other);
+    EXPECT_EQ(read_file(reflection_of(path)), reflection);
 }
 
 // The same, and the manifest alone tells that the file was written by another program: the file is preferred.

@@ -266,7 +266,7 @@ TEST_F(Planted, FalseJournalsDoNotStopOtherUsers)
         EXPECT_EQ(symlink("/etc/passwd", (prefix + "3").c_str()), 0);
         EXPECT_EQ(mknod((prefix + "4").c_str(), S_IFSOCK | 0666, 0), 0);
         make(prefix + "5", pattern(12 << 20, 7));
-        make(prefix + "6.tmp", pattern(100, 7));
+        make(prefix + "6", pattern(100, 7));
     });
     expect_content(VICTIM, file, content);
     as(VICTIM, [&] { write_and_die(file, content); });

@@ -228,10 +228,10 @@ std::string Herd::end()
     if (!wrong.empty())
         return wrong;
     for (const std::string &name : rig::names_in(folder / ".ato")) {
-        /* An unfinished journal is its maker's alone: it stays until that user makes the next one. */
+        /* What is not complete is its maker's alone: it stays until that user makes the next one. */
         struct stat st;
-        if (name.find(".tmp") == std::string::npos ||
-            stat((folder / (".ato/" + name)).c_str(), &st) < 0 || st.st_uid == geteuid())
+        if (stat((folder / (".ato/" + name)).c_str(), &st) < 0 || st.st_uid == geteuid() ||
+            st.st_mode & 077)
             wrong += ".ato/" + name + " is left; ";
     }
     for (const char *name : names)

@@ -336,8 +336,11 @@ WRAP(ssize_t, -1, fgetxattr, (int fd, const char *name, void *to, size_t n), (fd
 WRAP(int, -1, ioctl, (int fd, unsigned long what, void *argument), (fd, what, argument), ENOTTY)
 WRAP(char *, nullptr, getcwd, (char *to, size_t n), (to, n), ENOENT)
 WRAP(ssize_t, -1, getrandom, (void *to, size_t n, unsigned flags), (to, n, flags), ENOSYS, EINTR)
-WRAP(DIR *, nullptr, fdopendir, (int fd), (fd), ENOMEM)
-WRAP(struct dirent64 *, nullptr, readdir64, (DIR * dir), (dir), EIO)
+using Chosen = int (*)(const struct dirent64 *);
+using Sorted = int (*)(const struct dirent64 **, const struct dirent64 **);
+WRAP(int, -1, scandirat64,
+     (int dir, const char *name, struct dirent64 ***names, Chosen chosen, Sorted sorted),
+     (dir, name, names, chosen, sorted), EIO, ENOMEM)
 
 // ---- names, sizes, space, attributes
 

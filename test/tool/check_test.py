@@ -192,7 +192,7 @@ class Check(Lab):
         for name in '17.stale-01234567', '17.stale-01234567.manifest', 'notes':
             with open(f'{self.dir}/.ato/{name}', 'wb'):
                 pass
-        unfinished = [f'{self.dir}/.ato/journal-{0:012}.tmp',
+        unfinished = [f'{self.dir}/.ato/journal-{0:012}',
                       self.dir + '/.ato/17.manifest.0123456789abcdef.tmp', self.dir + '/.ato.0123456789abcdef.tmp']
         for name in unfinished[:2]:
             with open(name, 'wb'):

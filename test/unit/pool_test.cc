@@ -58,14 +58,13 @@ class Pool : public testing::Test
     struct persist p;
 };
 
-TEST_F(Pool, IsCompleteUnderItsNameAndLocked)
+TEST_F(Pool, IsLockedBeforeItIsFilled)
 {
     FsFaults faults;
     faults.before = [&](const FsCall &c) {
         for (const std::string &name : names_in(dir.path())) {
-            bool unfinished = name.size() > 4 && name.substr(name.size() - 4) == POOL_UNFINISHED;
-            bool renamed = faults.count("renameat") > 0 && std::string(c.op) != "renameat";
-            EXPECT_EQ(unfinished, !renamed) << name << " before " << c.op;
+            Fd other(dir / name);
+            EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN) << name << " before " << c.op;
         }
         return GO_ON;
     };
@@ -108,7 +107,7 @@ TEST_F(Pool, HoldsAJournalThatAnotherProcessCanRead)
     ASSERT_EQ(names_in(dir.path()).size(), 1u);
     name = names_in(dir.path())[0];
     uint64_t number;
-    ASSERT_EQ(pool_name_of(name.c_str(), &number), POOL_NAME);
+    ASSERT_TRUE(pool_name_of(name.c_str(), &number));
     pool found;
     ASSERT_EQ(pool_open(&found, &f, number, &like), 0) << report_sentence();
     {
@@ -188,16 +187,14 @@ TEST_F(Pool, NamesAreClassified)
     const std::string name = "journal-00000000002a";
     uint64_t number = 0;
     char made[POOL_NAME_BYTES];
-    EXPECT_EQ(pool_name_of(name.c_str(), &number), POOL_NAME);
+    EXPECT_TRUE(pool_name_of(name.c_str(), &number));
     EXPECT_EQ(number, 42u);
     pool_name(made, number);
     EXPECT_EQ(made, name);
-    EXPECT_EQ(pool_name_of((name + ".tmp").c_str(), nullptr), POOL_NAME_UNFINISHED);
     for (const std::string &other :
-         {name + "a", name + ".", name + ".tm", name + ".tmp.", name + ".tmp.tmp", name.substr(1),
-          name.substr(0, 19), "journal-" + std::string(32, 'a'),
-          std::string("journal-00000000002A")})
-        EXPECT_EQ(pool_name_of(other.c_str(), nullptr), POOL_NO_NAME) << other;
+         {name + "a", name + ".", name + ".tmp", name.substr(1), name.substr(0, 19),
+          "journal-" + std::string(32, 'a'), std::string("journal-00000000002A")})
+        EXPECT_FALSE(pool_name_of(other.c_str(), nullptr)) << other;
 }
 
 TEST_F(Pool, StepThatFailsLeavesNothing)
@@ -222,7 +219,7 @@ TEST_F(Pool, StepThatFailsLeavesNothing)
     }
 }
 
-// Another process removes the unfinished journal after it is made and before it is locked.
+// Another process removes the journal after it is made and before it is locked.
 TEST_F(Pool, IsMadeAgainIfItIsRemovedBeforeItIsLocked)
 {
     static int clear;
@@ -260,8 +257,7 @@ TEST_F(Pool, LinkInPlaceOfTheUnfinishedJournalIsNotFollowed)
         FsFaults faults;
         faults.before = [&](const FsCall &c) {
             for (const std::string &name : names_in(dir.path()))
-                if (std::string(c.op) == moment &&
-                    name.find(POOL_UNFINISHED) != std::string::npos) {
+                if (std::string(c.op) == moment && pool_name_of(name.c_str(), nullptr)) {
                     EXPECT_EQ(unlink((dir / name).c_str()), 0);
                     EXPECT_EQ(symlink(precious.c_str(), (dir / name).c_str()), 0);
                 }
@@ -319,7 +315,7 @@ TEST_F(Pool, SweepRemovesAJournalOfADeadProcessThatNoManifestNames)
 {
     pool made;
     ASSERT_EQ(create(&made), 0) << report_sentence();
-    write_file(dir / "journal-000000000001.tmp", {});
+    write_file(dir / "journal-000000000001", {});
     write_file(dir / "journal-1", {});
     sweep_folder(&f);
     EXPECT_TRUE(exists(dir / made.name)) << "its owner lives";

@@ -51,9 +51,11 @@ class Recover : public testing::Test
     // Replays for this file; the other file is gone.
     int apply(const journal_view &v, unsigned file = 0)
     {
-        participant *targets[2] = {};
-        targets[file] = &target;
-        return replay_apply(&v, targets);
+        participants n = {};
+        target.file = file ? JournalLab::file(2, 11) : JournalLab::file(1, 10);
+        n.files = &target;
+        n.nfiles = 1;
+        return replay_apply(&v, &n);
     }
 
     JournalLab lab{PERSIST_PMEM};

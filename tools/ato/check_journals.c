@@ -102,8 +102,7 @@ bool check_lanes(struct check *c, const char *name, const struct folder *f,
                  const struct look_manifest *m, const struct trust *trust, uint64_t length)
 {
     struct lanes_check lc = {c, name, m, length, true};
-    if (lanes_each(f, m, trust, check_some, &lc) < 0)
-        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+    lanes_each(f, m, trust, check_some, &lc);
     return lc.good;
 }
 
@@ -119,10 +118,9 @@ void check_leftover(struct check *c, const struct folder *f, const char *entry)
                     strerror(error));
     if (fd < 0)
         return;
-    /* One that is being made may not be locked yet. */
+    /* An empty one may be about to be locked, and then filled. */
     if (!seen_has(&c->journals, st.st_dev, st.st_ino) && locks_ask(fd, 0, 1) == LOCKS_FREE &&
-        (pool_name_of(entry, NULL) == POOL_NAME || look_is_old(&st)) &&
-        folder_names(f, entry, fd) == 1)
+        (st.st_size || look_is_old(&st)) && folder_names(f, entry, fd) == 1)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "left over: no manifest here names this journal; it is removed when a process "
                     "makes one here, or recovers one");

@@ -22,7 +22,7 @@ void judge_set(struct look *l, enum look_state state, const char *format, ...)
     l->state = state;
 }
 
-/* Returns true if the file is right, even if other programs wrote to it (adopt_lost_nothing()). */
+/* Returns true if the file is right, even if other programs wrote to it (adopt_anew()). */
 static bool lost_nothing(const struct look *l)
 {
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&

@@ -140,16 +140,15 @@ enum journal_finding lanes_look(const struct lanes *l, unsigned lane, struct jou
     return found;
 }
 
-int lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
-               lanes_visit *visit, void *arg)
+void lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
+                lanes_visit *visit, void *arg)
 {
     const struct visits v = {f, m, trust, visit, arg};
-    int slot = 0;
+    unsigned slot = 0;
     if (m->found == MANIFEST_VALID && area_are_lost(&m->record))
-        return 0;
-    while ((slot = area_next(m->fd, (unsigned)slot, f->path)) >= 0 && slot < MANIFEST_SLOTS)
-        visit_slot(&v, (unsigned)slot++);
-    return slot < 0 ? -1 : 0;
+        return;
+    while ((slot = area_next(m->fd, slot)) < MANIFEST_SLOTS)
+        visit_slot(&v, slot++);
 }
 
 unsigned lanes_file(const struct journal_view *v, const uint8_t id[16])

@@ -28,10 +28,10 @@ struct lanes {
 enum journal_finding lanes_look(const struct lanes *l, unsigned lane, struct journal_view *v);
 
 /* Calls `visit` for all lanes of the manifest, which lies in `f`. `trust`: of its file; NULL: not known. Not for those
- * that the next map drops. Returns 0; -1 with errno and a sentence. */
+ * that the next map drops. */
 typedef void lanes_visit(void *arg, const struct lanes *l);
-int lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
-               lanes_visit *visit, void *arg);
+void lanes_each(const struct folder *f, const struct look_manifest *m, const struct trust *trust,
+                lanes_visit *visit, void *arg);
 
 /* Returns the index, among the files of a commit, of the pairing `id`; v->nfiles if it does not name it. */
 unsigned lanes_file(const struct journal_view *v, const uint8_t id[16]);

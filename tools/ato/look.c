@@ -370,9 +370,8 @@ static int look_once(struct look *l)
     }
     if (l->state != LOOK_DAMAGED)
         judge(l);
-    if ((l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE) &&
-        lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l) < 0)
-        return -1;
+    if (l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE)
+        lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
         judge_set(l, LOOK_COPIED,
                   "is a copy of an SQLite database, made while libato held that: parts of the "
