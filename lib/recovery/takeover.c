@@ -4,8 +4,8 @@
  * at all. So all its pages are marked as flipping, all words are reloaded, all marks are removed. So readers of
  * several pages see its last operation as a whole or not at all.
  *
- * A word of the original that was stored in place may be visible and not durable. Of a file that this process does not
- * have open, such pages are left with the dead process, marked: a process that has the file mapped frees them.
+ * A word of the original that was stored in place may be visible and not durable. If this process does not have that file
+ * open, all its pages are left with the dead process, marked: a process that has the file mapped frees them.
  */
 #include "lib/recovery/takeover.h"
 
@@ -33,7 +33,6 @@ struct dead_page {
     uint64_t page;  /* DEAD_SIZE: this is `sizing`, the state of the size */
     uint64_t value; /* its bitmap, or the size, as on the media */
     bool showed;    /* marked as flipping when its holder died */
-    bool left;      /* stays with the dead process */
 };
 
 struct dead {
@@ -44,7 +43,7 @@ struct dead {
     struct dead_page *pages;
     uint64_t n;
     bool unsettled; /* some words must be made durable */
-    bool in_place;  /* words of the original, too: left, if it is not open */
+    bool in_place;  /* words of the original, too */
 };
 
 /* Version 0: not loaded, so no reader uses the page. */
@@ -190,8 +189,6 @@ static int note_bitmap(struct dead *d, struct dead_page *p)
     const struct participant *file = d->file;
     const uint64_t chunk = p->page / CHUNK_PAGES, at = layout_word(p->page);
     const uint64_t there = meta_next(file->reflection, chunk, chunk + 1);
-    if (there == UINT64_MAX)
-        return report_errno(errno, "cannot search the bitmaps of %s", file->path);
     /* A load from a hole, which holds zeros, might be SIGBUS. */
     const char *word = there == chunk && at + 8 <= file->bytes ? file->map + at : NULL;
     const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
@@ -199,7 +196,6 @@ static int note_bitmap(struct dead *d, struct dead_page *p)
     /* It was flipping, and does not flip. */
     const bool in_place = p->showed && same && file->persist.domain != PERSIST_PROCESS;
     p->value = is;
-    p->left = in_place && d->original < 0;
     d->in_place |= in_place;
     if (!word || !p->state->version || same)
         return 0;
@@ -242,9 +238,11 @@ static void reload(struct dead *d)
         seam_point(SEAM_FLIPPING, d);
         if (p->page == DEAD_SIZE)
             __atomic_store_n(&h->size, p->value, __ATOMIC_RELEASE);
-        else if (p->state->version && !p->left)
+        else if (p->state->version)
             page_set_bitmap(p->state, p->value);
     }
+    if (d->in_place && d->original < 0)
+        shared_close(&d->shared, false); /* left to others: see the head of this file */
 }
 
 /* Takes all marks off. */
@@ -252,8 +250,7 @@ static void show(struct dead *d)
 {
     for (uint64_t i = 0; i < d->n; i++) {
         seam_point(SEAM_FLIPPED, d);
-        if (!d->pages[i].left)
-            unmark(d->pages[i].state);
+        unmark(d->pages[i].state);
     }
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
     __atomic_store_n(&d->shared.header->written, 1, __ATOMIC_RELAXED);
@@ -267,8 +264,6 @@ static void release(struct dead *d)
                    shrunk = manifest_shrunk(d->file->manifest, size);
     for (uint64_t i = 0; i < d->n; i++) {
         const struct dead_page *p = &d->pages[i];
-        if (p->left)
-            continue;
         if (p->page == DEAD_SIZE)
             __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
         else
@@ -282,7 +277,7 @@ static void release(struct dead *d)
 
 static void free_slot(struct dead *d)
 {
-    if ((d->in_place && d->original < 0) || d->file->slot == MANIFEST_SLOTS)
+    if (d->file->slot == MANIFEST_SLOTS)
         return;
     __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
 }
