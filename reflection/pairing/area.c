@@ -24,19 +24,14 @@ char *area_map_manifest(int lock, int access, const char *path)
     return manifest;
 }
 
-/* The first area is within the length that a manifest is born with, and may have zeros since then. For the others the length
- * must be durable, since recovery looks no further. Never shortens the file: other processes may use areas behind this one. */
+/* The first area has zeros since the manifest's birth. Others may lie behind its end: recovery looks no further than that, but
+ * the first flush of a lane, or with MAP_SYNC the first store to it, makes the length durable too. Never shortens the file:
+ * other processes may use areas behind this one. */
 static int make_space(int lock, off_t at)
 {
-    const off_t end = at + MANIFEST_AREA_BYTES;
-    const bool within = fsops_length(lock) >= end;
-    if (lseek(lock, at, SEEK_HOLE) >= end)
+    if (lseek(lock, at, SEEK_HOLE) >= at + (off_t)MANIFEST_AREA_BYTES)
         return 0;
-    if (fsops->fallocate(lock, 0, at, MANIFEST_AREA_BYTES) < 0)
-        return -1;
-    /* explorer: drop fsync survives: the first flush of a lane, or with MAP_SYNC the first store to it, makes the length
-     * durable too. */
-    return within ? 0 : fsops_fsync(lock);
+    return fsops->fallocate(lock, 0, at, MANIFEST_AREA_BYTES);
 }
 
 char *area_map(int lock, unsigned slot, const char *path)

@@ -61,12 +61,9 @@ static int store(struct pairing *pr, const uint8_t *bytes)
     /* persist-order P4 (reader: removal_start_over): the bytes are visible before the attribute is removed, and durable
      * together with that. Other processes must see both words of a pair together: of a masked header (lib/sqlite/mask.h) they
      * would remember the plain counter beside the mask. The pair of the first byte comes last, since guard_is_off() looks at
-     * that byte. */
+     * that byte. Such a store is a locked instruction, which the stores after it do not pass: no fence is needed. */
     for (unsigned i = n; i > 0; i -= 16)
         persist_store_pair(&p, (uint64_t *)(map + at + i - 16), words + (i - 16) / 8);
-    /* explorer: drop fence survives: it orders what other programs see; the sync that follows makes all durable.
-     * explorer: delay fence survives: for the same reason. */
-    persist_fence(&p);
     munmap(map, pages);
     return 0;
 }

@@ -75,7 +75,6 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/recovery/sweep.c", "dead in an unmap|recovery, files"},
         {"", "reflection/recovery/pool.c", "journal made|journal replaced"},
         {"", "reflection/pairing/area.c", "journal made|journal replaced|peers, two files"},
-        {"drop fsync", "reflection/pairing/area.c", "peers, in several pages|peers, two files"},
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
         {"", "reflection/pairing/guard.c", "guarded"},
         {"", "lib/recovery/takeover.c", "peers, in a deploy|peers, two files|peers, in a word"},
