@@ -16,6 +16,7 @@
 #include "lib/file/page.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/transaction/again.h"
@@ -226,7 +227,7 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
     if (r == 0)
         r = to->m ? staging_write(t, &w, flags) : staging_read(t, from->m, from->offset, dst, n);
     if (r < 0) {
-        claim_give_back(t, pages);
+        page_set_release_from(&t->set, pages);
         notes_give_back(&t->notes, notes);
         parts_drop(t, parts);
         return -1;

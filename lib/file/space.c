@@ -4,7 +4,6 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/length.h"
 #include "reflection/recovery/pool.h"
 
 #include <errno.h>
@@ -219,29 +218,10 @@ void space_give_back(struct file *f, uint64_t page, uint64_t n)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
 }
 
-/*
- * The end of the transaction, or the next growth, cuts off pages that never were within the file (length.h). Where
- * reading a hole may be SIGBUS, such a page goes back to 'not loaded': loading it asks for space.
- *
- * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file,
- * and this one never was, since the file was mapped. (Exception: read_at_once() beyond the end may note the version
- * before this; then a shrink and another growth happen, and it may find that the file reaches so far: it reads
- * zeros, which is right, or, if the disk is full by then, gets SIGBUS.)
- */
-void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint64_t page,
-                         struct page_state *s)
+void space_forget(struct file *f, uint64_t page, uint64_t end)
 {
-    if (page < layout_pages(size))
-        return;
-    __atomic_store_n(&s->flags, s->flags & (uint8_t) ~(PAGE_O_ALLOCATED | PAGE_R_ALLOCATED),
-                     __ATOMIC_RELEASE);
-    if (holes_fault && page >= layout_pages(growth_longest(size, shrunk)))
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &page, end));) {
+        __atomic_store_n(&s->flags, 0, __ATOMIC_RELEASE);
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
-}
-
-void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s)
-{
-    /* Not file_size(): the file may be longer than the views. */
-    const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_RELAXED);
-    space_forget_behind(size, shrink_from(&f->pairing), f->holes_fault, page, s);
+    }
 }

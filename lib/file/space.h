@@ -48,13 +48,14 @@ int space_run_end(struct space_run *r);
  * nor those beside them count as having space any more. */
 void space_give_back(struct file *f, uint64_t page, uint64_t n);
 
-/* Called before the transaction gives a page back: if the page lies beyond the end of the file, forgets that it has
- * space, since it may have none when the file reaches it again. `size`, `shrunk`: of the file, as in
- * growth_longest(). `holes_fault`: reading a hole of the original may be SIGBUS. */
-void space_forget_behind(uint64_t size, uint64_t shrunk, bool holes_fault, uint64_t page,
-                         struct page_state *s);
-
-/* The same for a file that this process has mapped. */
-void space_forget_behind_in(const struct file *f, uint64_t page, struct page_state *s);
+/* Before a growth to page `end`: pages [page, end), which are behind all that the file had since it was mapped, go back to 'not
+ * loaded'. An earlier growth that came to nothing may have loaded them and given them space, and cut that off when it ended.
+ *
+ * Otherwise versions only grow, for readers (read.c). But a reader checks before that the page is within the file, and these
+ * never were. (Exception: read_at_once() behind the end may note the version before this; then the growth happens, and it may
+ * find that the file reaches so far: it reads zeros, which is right, or, if the disk is full by then, gets SIGBUS.)
+ *
+ * The caller holds `sizing`: others hold such a page only while they find out that it is behind the end. */
+void space_forget(struct file *f, uint64_t page, uint64_t end);
 
 #endif

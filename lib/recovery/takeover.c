@@ -11,7 +11,6 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
-#include "lib/file/space.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -260,14 +259,10 @@ static void show(struct dead *d)
 static void release(struct dead *d)
 {
     struct shared_header *h = d->shared.header;
-    const uint64_t size = __atomic_load_n(&h->size, __ATOMIC_RELAXED),
-                   shrunk = manifest_shrunk(d->file->manifest, size);
     for (uint64_t i = 0; i < d->n; i++) {
         const struct dead_page *p = &d->pages[i];
         if (p->page == DEAD_SIZE)
             __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
-        else
-            space_forget_behind(size, shrunk, true, p->page, p->state);
         __atomic_store_n(&p->state->tx, 0, __ATOMIC_RELAXED);
         page_release(p->state);
     }

@@ -44,22 +44,6 @@ static int take(struct tx *t, struct file *f, uint64_t page)
     return claim_waited(t, page_set_take(&t->set, f, page, end, &patience));
 }
 
-void claim_forget_space(struct tx *t, uint64_t n)
-{
-    for (unsigned k = 0; k < t->nparts; k++)
-        for (uint64_t i = n; t->parts[k].sized && i < t->set.n; i++) {
-            const struct held_page *at = &t->set.pages[i];
-            if (at->file == t->parts[k].mapping->file)
-                space_forget_behind_in(at->file, at->page, at->state);
-        }
-}
-
-void claim_give_back(struct tx *t, uint64_t n)
-{
-    claim_forget_space(t, n);
-    page_set_release_from(&t->set, n);
-}
-
 struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page)
 {
     return make_room(t, 1) == 0 && take(t, f, page) == 0 ? &t->set.pages[t->set.n - 1] : NULL;

@@ -35,13 +35,6 @@ static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_
  * wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
-/* Releases the pages from the n-th on: the call for which they were reserved has failed. */
-void claim_give_back(struct tx *t, uint64_t n);
-
-/* Before a release of the pages from the n-th on: forgets the space of those beyond the end of the file. That may be the old end
- * again, or before the planned one. */
-void claim_forget_space(struct tx *t, uint64_t n);
-
 /* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. Returns the page's new pending mask. */
 uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
                      const char *bytes, unsigned flags);

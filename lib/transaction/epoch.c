@@ -39,7 +39,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
             t->parts[0].eager |= writes_eagerly(m, flags);
             return 0;
         }
-        claim_give_back(t, before);
+        page_set_release_from(&t->set, before);
         if (!before)
             parts_drop(t, 0);
         if (r > 0) {

@@ -5,6 +5,7 @@
 #include "lib/file/space.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
 #include "lib/transaction/claim.h"
@@ -79,7 +80,7 @@ void resize_end(struct part *part)
     const uint64_t growing = f->growing;
     __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
-     * until its size changes again. No reader has seen those bytes (space_forget_behind()). If this fails, the file
+     * until its size changes again. No reader has seen those bytes. If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
         (void)on_media(f, growth_end, 0);
@@ -158,14 +159,15 @@ static int shrink(struct tx *t, struct part *part, uint64_t size)
 
 /* ---- longer ---- */
 
-/* Makes the bytes behind the original's end zeros: any process that has its last page mapped may have stored there, and
- * some file systems keep that. If a large page backs the file, as on tmpfs, there may be more pages behind the last one.
+/* Forgets the pages behind the original's end, and makes the bytes there zeros: any process that has its last page mapped may
+ * have stored there, and some file systems keep that. If a large page backs the file, as on tmpfs, there may be more pages behind the last one.
  * No reader goes there, and no slice wholly behind the end is valid. */
 static int clear_behind(struct file *f, uint64_t to)
 {
     const uint64_t was = growth_longest(file_end(f), shrink_from(&f->pairing)),
                    from = (was + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES,
                    n = layout_pages(was) * PAGE_BYTES - from;
+    space_forget(f, layout_pages(was), layout_pages(to));
     if (f->holes_fault) {
         if (from < to && fsops_punch(f->pairing.original, (off_t)from, (off_t)(to - from)) < 0 &&
             errno != EOPNOTSUPP)
@@ -279,7 +281,7 @@ int resize(struct tx *t, struct mapping *m, off_t to)
     else if (size > part->size)
         r = grow(t, part, size);
     if (r < 0) {
-        claim_give_back(t, before);
+        page_set_release_from(&t->set, before);
         __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
         if (!begun)
             resize_end(part);

@@ -124,7 +124,6 @@ void tx_empty(struct tx *t)
     queue_forget(t);
     if (t->notes.n)
         notes_drop(&t->notes);
-    claim_forget_space(t, 0);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             resize_end(&t->parts[i]);

@@ -215,10 +215,7 @@ void *folder_map(int fd, int access, size_t n, off_t at)
     void *map = domain_map(PERSIST_PMEM, NULL, n, prot, own, at);
     KEEP_ERRNO();
     close(own);
-    if (map == MAP_FAILED)
-        return NULL;
-    madvise(map, n, MADV_DONTFORK);
-    return map;
+    return map == MAP_FAILED ? NULL : map;
 }
 
 bool folder_has(const struct folder *f, const char *name)

@@ -99,7 +99,7 @@ TEST_F(TxPlaces, OwnerIsNotRefusedWhenAnotherThreadIs)
     EXPECT_EQ(lost, taken) << "the owner was refused, the other thread " << refused << " times";
 }
 
-TEST_F(TxPlaces, PageBehindTheEndHasNoKnownSpaceAfterAnAbort)
+TEST_F(TxPlaces, PageOfAnAbortedGrowthHasNoKnownSpaceInTheNextOne)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM), 0);
     ASSERT_TRUE(m) << m.sentence;
@@ -108,7 +108,10 @@ TEST_F(TxPlaces, PageBehindTheEndHasNoKnownSpaceAfterAnAbort)
     ASSERT_NE(ato_tx_memcpy(t, m.base + SIZE + PAGE, "x", 1, 0), nullptr) << ato_errormsg();
     EXPECT_NE(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
     ASSERT_EQ(ato_tx_abort(t), 0);
+    t = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(t, m.base, SIZE + 5 * PAGE), 0) << ato_errormsg();
     EXPECT_EQ(use_tx_flags(m.base, SIZE / PAGE + 1), 0);
+    ASSERT_EQ(ato_tx_abort(t), 0);
 }
 
 // Its thread may be about to note where its memory is by now.
