@@ -22,13 +22,6 @@
 
 struct database;
 
-/* The part of a database around a page that xFetch gave out. */
-enum { NEIGHBOURHOOD = 1 << 20 };
-struct neighbours {
-    sqlite3_int64 which; /* its number and 1; 0: none */
-    bool home;           /* all of it was deployed since the database was changed last */
-};
-
 struct connection {
     sqlite3_io_methods methods;      /* first: those of SQLite's handle, which leads here by them */
     const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
@@ -65,7 +58,6 @@ struct connection {
     int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
     sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
     int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
-    struct neighbours neighbours[64];
     /* The last length of the file that differed from the view's and was dealt with. */
     sqlite3_int64 looked_at;
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */

@@ -305,7 +305,6 @@ static int begin_to_stage(struct connection *c, int code)
 {
     if (c->pending.tx)
         return SQLITE_OK;
-    memset(c->neighbours, 0, sizeof(c->neighbours)); /* what is written will not be home */
     c->ends_at = 0;
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
     if (database_map(c, TO_WRITE) < 0)
@@ -408,38 +407,17 @@ int data_expect(struct connection *c, sqlite3_int64 size)
 
 /* ---- pages that SQLite reads without a copy ---- */
 
-/* In domain msync, where a flush is a system call, the second page that is fetched from a neighbourhood deploys all of it, once:
- * deploying page by page would take longer than reading. */
-static bool takes_neighbours(struct connection *c, sqlite3_int64 neighbourhood)
-{
-    struct neighbours *known =
-        &c->neighbours[neighbourhood % (sqlite3_int64)(sizeof(c->neighbours) / sizeof(*known))];
-    if (known->which != neighbourhood + 1) {
-        *known = (struct neighbours){.which = neighbourhood + 1};
-        return false;
-    }
-    const bool first = !known->home;
-    known->home = true;
-    return first;
-}
-
 int data_fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
 {
     const sqlite3_int64 end = offset + n;
     *page = NULL;
     if (c->direct)
         return direct_maps_below(c) ? c->below->xFetch(c->file, offset, n, page) : SQLITE_OK;
-    const sqlite3_int64 size = committed(c);
+    /* In domain msync a deploy is a system call and a wait for the disk: a copy takes less. */
     if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->db->writable ||
-        end > size)
+        end > committed(c) || c->db->domain == ATO_DOMAIN_MSYNC)
         return SQLITE_OK;
-    sqlite3_int64 first = offset, last = end;
-    if (c->db->domain == ATO_DOMAIN_MSYNC && takes_neighbours(c, offset / NEIGHBOURHOOD)) {
-        first -= first % NEIGHBOURHOOD;
-        last = first + NEIGHBOURHOOD > end ? first + NEIGHBOURHOOD : end;
-        last = last < size ? last : size;
-    }
-    if (ato_deploy(c->pending.view + first, (size_t)(last - first)) == 0) {
+    if (ato_deploy(c->pending.view + offset, (size_t)n) == 0) {
         *page = c->pending.view + offset;
         c->fetched++;
     }

@@ -24,7 +24,7 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
 int data_resize(struct connection *c, sqlite3_int64 size);
 
 /* xFetch: points `*page` at the n bytes at `offset`, which are deployed first and stay valid in the file until the next write; or
- * sets it to NULL: SQLite has to read them then. Returns SQLITE_OK, or an error of the VFS below. */
+ * sets it to NULL, as in domain msync: SQLite has to read them then. Returns SQLITE_OK, or an error of the VFS below. */
 int data_fetch(struct connection *c, sqlite3_int64 offset, int n, void **page);
 
 /* FCNTL_MMAP_SIZE: no page is given out behind *limit, which the VFS below may lower. Gives the earlier limit. */

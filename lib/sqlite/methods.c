@@ -409,8 +409,6 @@ static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *pa
     const char *view = c->pending.view, *at = page;
     const bool is_ours = view && at >= view && at < view + c->db->view.max_size;
     int r = SQLITE_OK;
-    if (!page)
-        memset(c->neighbours, 0, sizeof(c->neighbours));
     if (is_ours)
         c->fetched--;
     else if (direct_maps_below(c))

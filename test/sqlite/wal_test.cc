@@ -118,8 +118,8 @@ TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
     }
 }
 
-/* In domain msync a read deploys neighbouring slices together. */
-TEST_F(SqlitePages, AreDeployedTogetherInDomainMsync)
+/* In domain msync a deploy waits for the disk, which takes longer than a copy. */
+TEST_F(SqlitePages, AreDeployedForAReadButInDomainMsync)
 {
     for (const char *domain : {"process", "msync"}) {
         setenv("ATO_DURABILITY", domain, 1);
@@ -132,12 +132,13 @@ TEST_F(SqlitePages, AreDeployedTogetherInDomainMsync)
             return db.number("SELECT json_extract('" + db.text("PRAGMA ato_stat") +
                              "', '$.slices_in_reflection')");
         };
-        EXPECT_GT(away(), 100) << domain;
+        const auto before = away();
+        EXPECT_GT(before, 100) << domain;
         Db reader(path());
         MUST(reader, "PRAGMA mmap_size=100000000");
         EXPECT_EQ(reader.number("SELECT a FROM t WHERE a=300"), 300);
-        EXPECT_EQ(away() == 0, domain == std::string("msync")) << away();
         EXPECT_EQ(reader.number("SELECT count(*) FROM t"), 394);
+        EXPECT_EQ(away() == before, domain == std::string("msync")) << away();
         EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
     }
 }
