@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/journals.h"
 
+#include "lib/file/clock.h"
 #include "lib/file/mutex.h"
+#include "lib/file/page.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -31,17 +33,18 @@ struct journals {
 
 /* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while
  * one is made or named. */
-static pthread_cond_t lane_free = PTHREAD_COND_INITIALIZER;
-static unsigned waiting; /* threads that wait for a lane of a file */
 static struct journals *all;
 static bool exiting;
 
 /* ---- a file's own lanes ---- */
 
+/* Between two looks for a free lane: a commit takes as long as its flushes. */
+enum { NAP_NS = 50 * 1000 };
+
 /* While there is one thread, no locked instruction is needed: it would wait for the non-temporal stores before it. */
 static bool try_own(struct file *f, struct journal_lane *lane)
 {
-    uint32_t idle = __atomic_load_n(&f->idle_lanes, __ATOMIC_SEQ_CST);
+    uint32_t idle = __atomic_load_n(&f->idle_lanes, __ATOMIC_RELAXED);
     do {
         if (!idle)
             return false;
@@ -72,27 +75,17 @@ static int map_area(struct file *f)
 /* Maps the file's lanes if that was not done yet, and waits while all are busy. */
 static int wait_own(struct file *f, struct journal_lane *lane)
 {
-    int r = 0;
     mutex_lock(MUTEX_JOURNALS);
-    if (!f->area)
-        r = map_area(f);
-    __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
-    while (r == 0 && !try_own(f, lane)) {
-        pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
+    int r = f->area ? 0 : map_area(f);
+    mutex_unlock(MUTEX_JOURNALS);
+    for (unsigned i = 0; r == 0 && !try_own(f, lane); i++) {
+        if (i < PAGE_SPINS)
+            page_pause(i);
+        else
+            clock_nap(NAP_NS);
         r = file_check(f); /* lanes with a commit in doubt never become free */
     }
-    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
-    mutex_unlock(MUTEX_JOURNALS);
     return r;
-}
-
-static void wake_waiters(void)
-{
-    if (!__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
-        return;
-    mutex_lock(MUTEX_JOURNALS);
-    pthread_cond_broadcast(&lane_free);
-    mutex_unlock(MUTEX_JOURNALS);
 }
 
 /* ---- one journal ---- */
@@ -246,17 +239,15 @@ static struct journals *find_or_make(struct file *f, unsigned files, uint64_t wo
     return larger;
 }
 
-/* Makes all files use the journal. Returns 1; 0 after a wait, when anything may have changed; -1. */
+/* Makes all files use the journal. Returns 1; 0: another commit has to end first; -1. */
 static int use_for_all(const struct part *first, struct journals *j)
 {
     for (const struct part *part = first; part; part = part->next) {
         struct file *f = part->mapping->file;
         if (f->journal == j)
             continue;
-        if (f->journal && f->journal->busy) { /* perhaps with a commit of this file */
-            pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
+        if (f->journal && f->journal->busy) /* perhaps with a commit of this file */
             return 0;
-        }
         if ((f->journal && leave_journal(f) < 0) || use(f, j) < 0)
             return -1;
     }
@@ -290,7 +281,7 @@ int journals_alike(const struct file *a, const struct file *b)
         a->pairing.path, b->pairing.path);
 }
 
-/* Takes a lane in a journal. With the lock. Returns 1; 0: try again; -1. */
+/* Takes a lane in a journal. With the lock. Returns 1; 0: try again, when others may have done anything; -1. */
 static int take_in_journal(const struct part *first, unsigned files, uint64_t words,
                            struct journal_lane *lane)
 {
@@ -298,19 +289,15 @@ static int take_in_journal(const struct part *first, unsigned files, uint64_t wo
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
     struct journals *j = find_or_make(first->mapping->file, files, words);
     const int r = j ? use_for_all(first, j) : -1;
-    if (r == 0) /* another thread may have removed the journal during the wait */
-        return 0;
     if (r < 0) {
         KEEP_ERRNO();
         if (j)
             drop(j, first->mapping->file); /* a new one that no file uses */
         return -1;
     }
-    const int idle = pick(j, files, words);
-    if (idle < 0) {
-        pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
+    const int idle = r ? pick(j, files, words) : LANE_BUSY;
+    if (idle < 0)
         return 0;
-    }
     j->busy |= 1ull << idle;
     *lane = (struct journal_lane){.journal = &j->pool.journal, .lane = (unsigned)idle, .in = j};
     return 1;
@@ -322,14 +309,16 @@ int journals_take_lane(const struct part *first, uint64_t words, struct journal_
     if (!first->next && words <= JOURNAL_SLOT_WORDS)
         return try_own(f, lane) ? 0 : wait_own(f, lane);
     unsigned files = 0;
-    int r = 0;
     for (const struct part *part = first; part; part = part->next)
         files++;
-    mutex_lock(MUTEX_JOURNALS);
-    while (r == 0)
-        r = take_in_journal(first, files, words, lane);
-    mutex_unlock(MUTEX_JOURNALS);
-    return r < 0 ? -1 : 0;
+    for (;;) {
+        mutex_lock(MUTEX_JOURNALS);
+        const int r = take_in_journal(first, files, words, lane);
+        mutex_unlock(MUTEX_JOURNALS);
+        if (r != 0)
+            return r < 0 ? -1 : 0;
+        clock_nap(NAP_NS);
+    }
 }
 
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
@@ -360,22 +349,18 @@ void journals_give_lane(const struct journal_lane *lane)
         return;
     }
     if (!j) {
-        __atomic_fetch_or(&lane->of->idle_lanes, 1u << lane->lane, __ATOMIC_SEQ_CST);
-        wake_waiters();
+        __atomic_fetch_or(&lane->of->idle_lanes, 1u << lane->lane, __ATOMIC_RELEASE);
         return;
     }
     mutex_lock(MUTEX_JOURNALS);
     j->busy &= ~(1ull << lane->lane);
-    pthread_cond_broadcast(&lane_free);
     mutex_unlock(MUTEX_JOURNALS);
 }
 
 void journals_leave_lane(const struct journal_lane *lane)
 {
-    if (!lane->in) {
-        wake_waiters();
+    if (!lane->in)
         return;
-    }
     mutex_lock(MUTEX_JOURNALS);
     lane->in->over = true;
     mutex_unlock(MUTEX_JOURNALS);
@@ -385,11 +370,13 @@ void journals_leave_lane(const struct journal_lane *lane)
 void journals_detach(struct file *f)
 {
     mutex_lock(MUTEX_JOURNALS);
-    if (f->journal) {
-        while (file_is_poisoned(f) && f->journal->busy)
-            pthread_cond_wait(&lane_free, &mutexes[MUTEX_JOURNALS]);
-        (void)leave_journal(f);
+    while (f->journal && file_is_poisoned(f) && f->journal->busy) {
+        mutex_unlock(MUTEX_JOURNALS);
+        clock_nap(NAP_NS);
+        mutex_lock(MUTEX_JOURNALS);
     }
+    if (f->journal)
+        (void)leave_journal(f);
     mutex_unlock(MUTEX_JOURNALS);
     area_unmap(f->area);
     f->area = NULL;
@@ -415,8 +402,6 @@ void journals_close_all(void)
 
 void journals_forget_all(void)
 {
-    lane_free = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* its waiters exist in the parent only */
-    waiting = 0;
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
