@@ -40,12 +40,20 @@ static void add_spans(struct writes *w, const struct staging_write *at)
         w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
 }
 
-/* The pages of a source cannot be held if this process may only read its file. Reading it may wait for other processes: so it
- * is read before any page is held. */
+static int read_side(const struct range *from, void *dst, uint64_t n)
+{
+    if (__builtin_expect(!!from->m->file->reader, 0))
+        return reader_read(from->m, from->offset, dst, n);
+    return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
+                          : read_bytes(from->m, from->offset, dst, n, NULL);
+}
+
+/* For a source whose pages cannot be held, because this process may only read its file, or the mapping has an epoch: a
+ * consistent copy of the whole source is written from memory. Reading it may wait for others: so it is read before any page is held. */
 static int copy_source(struct staging_write *at, char **copy)
 {
     *copy = range_copy_buffer(at->n);
-    if (!*copy || reader_read(at->from.m, at->from.offset, *copy, at->n) < 0)
+    if (!*copy || read_side(&at->from, *copy, at->n) < 0)
         return -1;
     range_count_read(at->from.m, at->n);
     at->from.m = NULL;
@@ -107,14 +115,6 @@ static int write_ranges(struct writes *w, unsigned flags)
 
 /* ---- one range ---- */
 
-static int read_side(const struct range *from, void *dst, uint64_t n)
-{
-    if (__builtin_expect(!!from->m->file->reader, 0))
-        return reader_read(from->m, from->offset, dst, n);
-    return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
-                          : read_bytes(from->m, from->offset, dst, n, NULL);
-}
-
 /* `repeats`: as in write_bytes(). */
 static inline __attribute__((always_inline)) int
 write_side(const struct range *to, const void *src, uint64_t n, bool repeats, unsigned flags)
@@ -135,18 +135,12 @@ static int write_across(const struct range *to, const struct range *from, uint64
     struct writes w = {.each = &one, .spans = spans, .n = 1};
     char *copy = NULL;
     int r = 0;
-    /* Where the pages of the source cannot be held, because this process may only read its file, or one of the mappings has an
-     * epoch: a consistent copy of the whole source is written from memory. */
-    if (to->m->epoch || from->m->epoch || from->m->file->reader) {
-        copy = range_copy_buffer(n);
-        r = copy ? read_side(from, copy, n) : -1;
-        one.bytes = copy;
-        one.from.m = NULL;
-    }
+    if (to->m->epoch || from->m->epoch || from->m->file->reader)
+        r = copy_source(&one, &copy);
     add_spans(&w, &one);
     if (r == 0)
         r = write_ranges(&w, flags);
-    if (r == 0)
+    if (r == 0 && one.from.m)
         range_count_read(from->m, n);
     free(copy);
     return r;

@@ -413,10 +413,7 @@ static int detach_last(struct file *f, const struct leaving *l)
     const bool written = f->shared.header->written;
     const bool doubt = l->doubt || file_is_poisoned(f);
     views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
-    char shared[sizeof(f->shared.name)];
-    memcpy(shared, f->shared.name, sizeof(shared));
-    /* Removed as long as the manifest contains its name. */
-    bool removed = shared_close(&f->shared, true);
+    shared_close(&f->shared, true); /* as long as the manifest contains its name */
     int r = 0;
     if (l->plain && l->job.options->guard_plain) /* `deployed` has them */
         memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
@@ -430,9 +427,6 @@ static int detach_last(struct file *f, const struct leaving *l)
     /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
         sweep_folder(&pr->folder);
-    KEEP_ERRNO();
-    if (!removed) /* try again: after this no manifest contains the name */
-        (void)fsops->shm_unlink(shared);
     destroy(f, true);
     return r;
 }

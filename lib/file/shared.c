@@ -245,22 +245,20 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
     return -1;
 }
 
-bool shared_close(struct shared *s, bool remove)
+void shared_close(struct shared *s, bool remove)
 {
     KEEP_ERRNO();
-    bool removed = !remove || s->fd < 0 || fsops->shm_unlink(s->name) == 0;
-    if (!removed)
+    if (remove && s->fd >= 0 && fsops->shm_unlink(s->name) < 0) {
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
+        (void)fsops->ftruncate(s->fd, 0); /* its memory at least */
+    }
     if (s->base)
         munmap(s->base, s->mapped);
-    if (!removed) /* another user's object: give back its memory at least */
-        (void)fsops->ftruncate(s->fd, 0);
     if (s->fd >= 0)
         close(s->fd);
     free(s->ready);
     memset(s, 0, sizeof(*s));
     s->fd = -1;
-    return removed;
 }
 
 /* Hands out a new group; UINT64_MAX with ENOSPC. Space first, so a failed try uses nothing up. If the process is

@@ -228,8 +228,9 @@ static inline struct shared_thread *shared_thread_of(const struct shared *s, uns
  * made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
-/* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user; returns false if that failed. */
-bool shared_close(struct shared *s, bool remove);
+/* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user. If that fails (it may be another user's), it is
+ * emptied; that is logged. */
+void shared_close(struct shared *s, bool remove);
 
 /* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */
 struct page_state *shared_make_state(struct shared *s, uint64_t page);
