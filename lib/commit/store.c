@@ -59,18 +59,13 @@ uint64_t store_slices(struct held_page at, struct homes homes, unsigned begin, u
     struct target t = {at.file, homes.o, homes.r, at.state->bitmap, at.pending, skip_equal, cold};
     unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
     const char *base = src - begin;
-    if (first == last && n < 64) {
-        store_part(&t, first, begin % 64, begin % 64 + n, src);
-        return t.pending;
-    }
-    if (begin % 64) {
-        store_part(&t, first, begin % 64, 64, src);
+    const unsigned head = (unsigned)lesser(64 - begin % 64, n);
+    if (head < 64) {
+        store_part(&t, first, begin % 64, begin % 64 + head, src);
         first++;
     }
-    if (end % 64) {
-        store_part(&t, last, 0, end % 64, base + (end - end % 64));
-        if (last == first)
-            return t.pending;
+    if (first <= last && end % 64) {
+        store_part(&t, last, 0, end % 64, base + last * 64);
         last--;
     }
     if (first <= last)
