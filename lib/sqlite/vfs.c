@@ -6,7 +6,6 @@
  */
 #include "vfs.h"
 
-#include "ato.h"
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
@@ -77,12 +76,8 @@ static int begin(void)
     if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
         (size_t)unix_vfs->szOsFile < sizeof(struct memory_file))
         return fault(SQLITE_ERROR, "there is no VFS for Unix that is SQLite's default");
-    /* libato registers its fork handlers first. Handlers that are registered last run first before a fork, so that the locks of
+    /* Handlers that are registered last run first before a fork: libato has registered its own when it was loaded. So the locks of
      * this VFS are taken before libato's, as in all other calls. */
-    ato_tx *nothing = ato_tx_begin(0);
-    if (!nothing)
-        return fault(SQLITE_NOMEM, "libato: %s", ato_errormsg());
-    (void)ato_tx_abort(nothing);
     if (pthread_atfork(database_lock, database_unlock, database_after_fork_in_child) != 0)
         return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
     below = unix_vfs;
