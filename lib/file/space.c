@@ -126,20 +126,16 @@ static int make_readable(struct file *f, uint64_t page)
     return allocate_o(f, page, 1);
 }
 
-int space_look(struct file *f, uint64_t page, uint8_t *flags)
+int space_look(struct file *f, uint64_t page)
 {
     int chunk = ask_chunk(f, page / CHUNK_PAGES);
-    *flags = 0;
     if (chunk < 0)
         return -1;
-    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES)) {
-        *flags = PAGE_O_ALLOCATED;
-    } else if (f->holes_fault) {
-        if (make_readable(f, page) < 0)
-            return -1;
-        *flags = PAGE_O_ALLOCATED;
-    }
-    return 0;
+    if (page % CHUNK_PAGES < (chunk & CHUNK_O_PAGES))
+        return PAGE_O_ALLOCATED;
+    if (!f->holes_fault)
+        return 0;
+    return make_readable(f, page) < 0 ? -1 : (int)PAGE_O_ALLOCATED;
 }
 
 int space_look_r(struct file *f, uint64_t page)

@@ -11,9 +11,9 @@
 
 #include "lib/file/file.h"
 
-/* First touch of a page: sets *flags (PAGE_ flags) to what is known of its space, and makes O readable. Returns
- * 0; -1 with ENOSPC, ESTALE (another program truncated the file) or EIO. */
-int space_look(struct file *f, uint64_t page, uint8_t *flags);
+/* First touch of a page: makes O readable. Returns what is known of its space (PAGE_ flags); -1 with ENOSPC, ESTALE (another
+ * program truncated the file) or EIO. */
+int space_look(struct file *f, uint64_t page);
 
 /* First touch of a page that has slices in R, by its word: makes R readable. A copy of the reflection may have
  * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */

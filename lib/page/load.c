@@ -9,8 +9,8 @@
 int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
 {
     uint64_t word = 0;
-    uint8_t flags = 0;
-    if (space_look(f, page, &flags) < 0)
+    const int flags = space_look(f, page);
+    if (flags < 0)
         return -1;
     if (space_has_word(f, page)) {
         uint64_t *at = file_word(f, page);
@@ -22,7 +22,7 @@ int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
     }
     s->bitmap = word;
     /* Atomic: sleepers read the whole word. */
-    __atomic_store_n(&s->flags, s->flags | flags, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->flags, s->flags | (uint8_t)flags, __ATOMIC_RELAXED);
     /* Release: a reader that sees a version sees the bitmap. */
     __atomic_store_n(&s->version, 1, __ATOMIC_RELEASE);
     return 0;
