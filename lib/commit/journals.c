@@ -344,17 +344,15 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
 void journals_give_lane(const struct journal_lane *lane)
 {
     struct journals *j = lane->in;
-    if (!j && __libc_single_threaded) {
+    if (j) {
+        mutex_lock(MUTEX_JOURNALS);
+        j->busy &= ~(1ull << lane->lane);
+        mutex_unlock(MUTEX_JOURNALS);
+    } else if (__libc_single_threaded) {
         lane->of->idle_lanes |= 1u << lane->lane;
-        return;
-    }
-    if (!j) {
+    } else {
         __atomic_fetch_or(&lane->of->idle_lanes, 1u << lane->lane, __ATOMIC_RELEASE);
-        return;
     }
-    mutex_lock(MUTEX_JOURNALS);
-    j->busy &= ~(1ull << lane->lane);
-    mutex_unlock(MUTEX_JOURNALS);
 }
 
 void journals_leave_lane(const struct journal_lane *lane)
