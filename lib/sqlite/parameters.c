@@ -28,10 +28,17 @@ int parameters_find(const char *word, const char *const *words)
     return words[i] ? i : -1;
 }
 
-/* Sets *which to the index of `value` in `words`; -1 if it is NULL. */
-static int choose(const char *name, const char *parameter, const char *value,
+/* Sets *which to the index in `words` of the parameter's value, or of that of the environment's `variable` (NULL: none) where it is
+ * missing; -1: there is none. */
+static int choose(const char *name, const char *parameter, const char *variable,
                   const char *const *words, int *which)
 {
+    const char *value = sqlite3_uri_parameter(name, parameter);
+    const char *set = value || !variable ? NULL : secure_getenv(variable);
+    if (set && *set) {
+        parameter = variable;
+        value = set;
+    }
     *which = value ? parameters_find(value, words) : -1;
     if (!value || *which >= 0)
         return SQLITE_OK;
@@ -71,24 +78,14 @@ static void name_unknown(const char *name)
 
 int parameters_read(struct parameters *p, const char *name)
 {
-    const char *source = "journal", *value = sqlite3_uri_parameter(name, source);
-    const char *variable = secure_getenv("ATO_SQLITE_JOURNAL");
     int journal, mode, side;
     *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir")};
     name_unknown(name);
-    if (!value && variable && *variable) {
-        source = "ATO_SQLITE_JOURNAL";
-        value = variable;
-    }
-    int r = read_max_size(name, &p->max_size);
-    if (r == SQLITE_OK)
-        r = choose(name, source, value, journals, &journal);
-    if (r == SQLITE_OK)
-        r = choose(name, "unmap", sqlite3_uri_parameter(name, "unmap"), parameters_unmap, &mode);
-    if (r == SQLITE_OK)
-        r = choose(name, "prefer", sqlite3_uri_parameter(name, "prefer"), sides, &side);
-    if (r != SQLITE_OK)
-        return r;
+    if (read_max_size(name, &p->max_size) != SQLITE_OK ||
+        choose(name, "journal", "ATO_SQLITE_JOURNAL", journals, &journal) != SQLITE_OK ||
+        choose(name, "unmap", NULL, parameters_unmap, &mode) != SQLITE_OK ||
+        choose(name, "prefer", NULL, sides, &side) != SQLITE_OK)
+        return SQLITE_CANTOPEN;
     p->journal_file = journal == 1;
     p->unmap_fast = mode == 1;
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
