@@ -120,10 +120,8 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     page_set_init(&h);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        struct page_state *s = load_look(f, page);
-        if (!s)
-            break;
-        if (wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
+        struct page_state *s = shared_peek(&f->shared, page); /* the reader has looked */
+        if (s && wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
             page_try_reserve(f, s))
             h.pages[h.n++] = (struct held_page){.file = f, .state = s, .page = page};
         if (h.n == BATCH) {
