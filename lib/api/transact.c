@@ -53,7 +53,7 @@ static inline bool belongs_to(const struct tx *t, uint64_t own)
 }
 
 /* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
-static struct tx *enter_any(const ato_tx *tx)
+static inline __attribute__((always_inline)) struct tx *enter_any(const ato_tx *tx)
 {
     struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
     if (__builtin_expect(!t, 0)) {
@@ -85,7 +85,7 @@ static void leave(struct tx *t)
 }
 
 /* The same, but NULL with EAGAIN if the transaction was refused before. */
-static struct tx *enter(const ato_tx *tx)
+static inline __attribute__((always_inline)) struct tx *enter(const ato_tx *tx)
 {
     struct tx *t = enter_any(tx);
     if (__builtin_expect(!t || !t->refused, 1))
@@ -188,24 +188,8 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
     return s->m ? range_check(s, addr, n, parts_size(t, s->m->file)) : 0;
 }
 
-/* Prefetches as page_fetch(), as early as possible: after the fences of the last commit stores wait, and after a
- * number of stores everything else waits too. */
-static inline __attribute__((always_inline)) void fetch(const void *dst)
-{
-    const struct mapping *m = table_find(dst);
-    if (!m)
-        return;
-    const uint64_t from = (uint64_t)(uintptr_t)dst - (uint64_t)(uintptr_t)m->base;
-    const uint64_t at = m->offset + from, page = at / PAGE_BYTES;
-    const struct file *f = m->file;
-    const struct page_state *s =
-        from < m->reach && at < f->max_size ? shared_peek(&f->shared, page) : NULL;
-    const struct homes homes = file_homes(f, page);
-    if (s)
-        page_fetch(&homes, s, at % PAGE_BYTES);
-}
-
-static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned flags)
+static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *src, size_t n,
+                                          unsigned flags)
 {
     struct staging_write w = {.n = n, .bytes = src};
     struct range *to = &w.to, *from = &w.from;
@@ -239,13 +223,53 @@ static int move(struct tx *t, void *dst, const void *src, size_t n, unsigned fla
     return 0;
 }
 
+/*
+ * The common case: from memory to one page of the only mapping that the transaction has used, of a file whose size it does not
+ * change. Returns 1 in all others. In any case it prefetches, as early as possible: after the fences of the last commit stores
+ * wait, and after a number of stores everything else waits too.
+ */
+static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void *dst,
+                                                              const void *src, size_t n)
+{
+    struct mapping *m = table_find(dst);
+    if (!m)
+        return 1;
+    struct file *f = m->file;
+    const uint64_t from = (uint64_t)(uintptr_t)dst - (uint64_t)(uintptr_t)m->base;
+    const uint64_t offset = m->offset + from, begin = offset % PAGE_BYTES, pages = t->set.n;
+    struct page_state *s = from < m->reach && offset < f->max_size
+                               ? shared_peek(&f->shared, offset / PAGE_BYTES)
+                               : NULL;
+    if (!s)
+        return 1;
+    const struct homes homes = file_homes(f, offset / PAGE_BYTES);
+    if (!pages)
+        page_fetch(&homes, s, (unsigned)begin);
+    else
+        page_fetch_state(&homes, s);
+    struct part *part = t->parts;
+    if (t->nparts != 1 || part->mapping != m || !part->written || part->sized ||
+        n - 1 >= PAGE_BYTES - begin || n > m->reach - from || offset + n > file_size(f) ||
+        !table_is_plain(src, n) || !src)
+        return 1;
+    CALL_ON(call, m);
+    if (staging_write_page(t, f, offset, s, &homes, (unsigned)n, src, 0, false) < 0) {
+        page_set_release_from(&t->set, pages);
+        return -1;
+    }
+    part->eager |= writes_eagerly(m, 0);
+    range_count_write(m, n);
+    return 0;
+}
+
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags)
 {
     struct tx *t = enter(tx);
     if (!t)
         return NULL;
-    fetch(dst);
-    int r = move(t, dst, src, n, flags);
+    int r = flags ? 1 : move_at_once(t, dst, src, n);
+    if (r > 0)
+        r = move(t, dst, src, n, flags);
     /* Perhaps others have cut the file since the transaction read how long it is. */
     if (r < 0 && errno == EFAULT)
         (void)notes_hold(t);

@@ -57,8 +57,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         store_begin(h->pages[i].state);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct homes homes = file_homes(f, page);
-        at->pending = store_page(at, &homes, (unsigned)begin, (unsigned)bytes, from, flags);
+        at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);
         stored |= at++->pending;
         from += repeats ? 0 : bytes;
     }

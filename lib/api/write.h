@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
     int r = reservation_take_within(f, s, offset + n, &plain);
     if (__builtin_expect(r < 0, 0))
         return -1;
-    struct held_page at = {.file = f, .state = s, .page = page};
+    struct held_page at = {.file = f, .state = s, .page = page, .homes = homes};
     r = load_page(f, page, s);
     uint8_t need = r == 0 && !in_place ? store_needs(s, touched) : 0;
     if (__builtin_expect(need, 0))
@@ -54,13 +54,12 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         r = write_in_place(m, &at, begin, n, bytes);
     } else if (r == 0) {
         store_begin(s);
-        at.pending = store_page(&at, &homes, begin, n, bytes, flags);
+        at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */
             r = f->persist.domain == PERSIST_MSYNC ? commit_flush(&stored, 1) : 0;
             if (r == 0)
-                r = commit_page(m, &at, homes.word,
-                                at.pending == touched ? slices : bitmap_count(at.pending));
+                r = commit_page(m, &at, at.pending == touched ? slices : bitmap_count(at.pending));
         }
         file_note_written(f);
     }

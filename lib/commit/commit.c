@@ -56,15 +56,14 @@ static int store_words(struct page_set *h)
      * deploy each bit counts by itself, since both homes hold the same. */
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            persist_store_word(&h->pages[i].file->persist,
-                               file_word(h->pages[i].file, h->pages[i].page),
+            persist_store_word(&h->pages[i].file->persist, h->pages[i].homes.word,
                                commit_new_bitmap(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
             continue;
         struct file *f = h->pages[i].file;
-        uint64_t *word = file_word(f, h->pages[i].page);
+        uint64_t *word = h->pages[i].homes.word;
         bool flushed = f->words_wait || (last && persist_shares_flush(&f->persist, last, word));
         if (!flushed && file_flush_word(f, word) < 0)
             return -1;
@@ -221,8 +220,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
-            flips[n++] =
-                (struct persist_flip){file_word(at->file, at->page), commit_new_bitmap(at)};
+            flips[n++] = (struct persist_flip){at->homes.word, commit_new_bitmap(at)};
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
@@ -316,8 +314,7 @@ static int commit(struct commit *c, const struct sum *sum)
         if (journals_alike(sum->first->mapping->file, part->mapping->file) < 0)
             return -1;
     if (sum->pages == 1 && sum->sizes == 0)
-        return commit_one(sum->first->mapping, sum->one, file_word(sum->one->file, sum->one->page),
-                          (unsigned)sum->first->slices);
+        return commit_one(sum->first->mapping, sum->one, (unsigned)sum->first->slices);
     if (sum->pages == 0 && sum->sizes == 1)
         return resize_one(c, sum->first);
     enum counter path = COUNT_COMMITS_RTM;

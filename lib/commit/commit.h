@@ -98,9 +98,8 @@ static inline void commit_show_one(struct held_page *at, bool changed)
         page_turn_mark(at->state);
 }
 
-/* commit_run() for one page, whose pending mask is not empty, and whose word is at `word`. Inline, as store.h is. */
-static inline int commit_one(struct mapping *m, struct held_page *at, uint64_t *word,
-                             unsigned slices)
+/* commit_run() for one page, whose pending mask is not empty. Inline, as store.h is. */
+static inline int commit_one(struct mapping *m, struct held_page *at, unsigned slices)
 {
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
@@ -108,8 +107,8 @@ static inline int commit_one(struct mapping *m, struct held_page *at, uint64_t *
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
-    persist_store_word(p, word, value);
-    if (file_flush_word(at->file, word) < 0)
+    persist_store_word(p, at->homes.word, value);
+    if (file_flush_word(at->file, at->homes.word) < 0)
         return file_in_doubt(at->file, "a commit");
     /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
      * released and the homes that it made invalid may be stored to. I3. */
@@ -120,11 +119,10 @@ static inline int commit_one(struct mapping *m, struct held_page *at, uint64_t *
     return 0;
 }
 
-static inline int commit_page(struct mapping *m, struct held_page *at, uint64_t *word,
-                              unsigned slices)
+static inline int commit_page(struct mapping *m, struct held_page *at, unsigned slices)
 {
     const struct tally under_way = under_way_begin(at->file);
-    int r = commit_one(m, at, word, slices);
+    int r = commit_one(m, at, slices);
     under_way_end(under_way);
     return r;
 }

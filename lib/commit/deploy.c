@@ -32,7 +32,7 @@ static int copy_home(struct mapping *m, struct held_page *at)
         return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
-    persist_home(&f->persist, file_o(f, at->page), file_r(f, at->page), mask);
+    persist_home(&f->persist, at->homes.o, at->homes.r, mask);
     at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
@@ -121,9 +121,10 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         struct page_state *s = shared_peek(&f->shared, page); /* the reader has looked */
+        const struct homes homes = file_homes(f, page);
         if (s && wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
             page_try_reserve(f, s))
-            h.pages[h.n++] = (struct held_page){.file = f, .state = s, .page = page};
+            page_set_add(&h, f, page, s, &homes);
         if (h.n == BATCH) {
             int r = deploy_held(m, &h);
             page_set_release(&h);

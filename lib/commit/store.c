@@ -53,10 +53,10 @@ static void store_whole(struct target *t, uint64_t mask, const char *base)
     t->pending |= mask;
 }
 
-uint64_t store_slices(struct held_page at, struct homes homes, unsigned begin, unsigned n,
-                      const char *src, bool skip_equal, bool cold)
+uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint64_t pending,
+                      unsigned begin, unsigned n, const char *src, bool skip_equal, bool cold)
 {
-    struct target t = {at.file, homes.o, homes.r, at.state->bitmap, at.pending, skip_equal, cold};
+    struct target t = {f, homes.o, homes.r, bitmap, pending, skip_equal, cold};
     unsigned end = begin + n, first = begin / 64, last = (end - 1) / 64;
     const char *base = src - begin;
     const unsigned head = (unsigned)lesser(64 - begin % 64, n);

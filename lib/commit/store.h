@@ -69,19 +69,20 @@ static inline void store_begin(struct page_state *s)
 
 /* store_page() for slices that are written in part, or compared. By value: the compiler would keep a page whose address is
  * taken in memory. */
-uint64_t store_slices(struct held_page at, struct homes homes, unsigned begin, unsigned n,
-                      const char *src, bool skip_equal, bool cold);
+uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint64_t pending,
+                      unsigned begin, unsigned n, const char *src, bool skip_equal, bool cold);
 
 /* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
-static inline uint64_t store_page(const struct held_page *at, const struct homes *homes,
-                                  unsigned begin, unsigned n, const char *bytes, unsigned flags)
+static inline uint64_t store_page(const struct held_page *at, unsigned begin, unsigned n,
+                                  const char *bytes, unsigned flags)
 {
     const bool cold = store_is_cold(at->file, at->state, n);
     const uint64_t mask = bitmap_touched(begin, n);
     if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
-        return store_slices(*at, *homes, begin, n, bytes, flags & ATO_SKIP_EQUAL, cold);
-    persist_scatter(&at->file->persist, homes->o, homes->r, bytes - begin, at->state->bitmap, mask,
-                    cold); /* I2 */
+        return store_slices(at->file, at->homes, at->state->bitmap, at->pending, begin, n, bytes,
+                            flags & ATO_SKIP_EQUAL, cold);
+    persist_scatter(&at->file->persist, at->homes.o, at->homes.r, bytes - begin, at->state->bitmap,
+                    mask, cold); /* I2 */
     return at->pending | mask;
 }
 

@@ -26,6 +26,7 @@ struct held_page {
     struct page_state *state;
     uint64_t page;
     uint64_t pending;
+    struct homes homes; /* computed once, although each step of a commit needs one of them */
 };
 
 enum { PAGE_SET_SMALL = 32 };
@@ -72,6 +73,20 @@ static inline bool page_set_is_of(const struct file *f, const struct page_state 
            __atomic_load_n(&s->tx, __ATOMIC_RELAXED) >> 32 == tag;
 }
 
+/* Adds a page, for which there is room. Field by field: the compiler would copy a whole one by a slow instruction. */
+static inline void page_set_add(struct page_set *h, struct file *f, uint64_t page,
+                                struct page_state *s, const struct homes *homes)
+{
+    struct held_page *at = &h->pages[h->n++];
+    at->file = f;
+    at->state = s;
+    at->page = page;
+    at->pending = 0;
+    at->homes.o = homes->o;
+    at->homes.r = homes->r;
+    at->homes.word = homes->word;
+}
+
 static inline void page_set_init(struct page_set *h)
 {
     h->pages = h->small;
@@ -80,6 +95,16 @@ static inline void page_set_init(struct page_set *h)
     h->lane.journal = NULL;
     h->tag = 0;
     h->forgotten = NULL;
+}
+
+/* Prefetches what a reservation and a commit of a page will touch. For one of many pages that is all: their stores follow one
+ * another, so that their addresses are translated together, and each line that is fetched only for its translation keeps the
+ * reservations that follow waiting. */
+static inline __attribute__((always_inline)) void page_fetch_state(const struct homes *homes,
+                                                                   const struct page_state *s)
+{
+    __builtin_prefetch(s, 1);
+    __builtin_prefetch(homes->word, 1);
 }
 
 /*
@@ -93,8 +118,7 @@ static inline __attribute__((always_inline)) void
 page_fetch(const struct homes *homes, const struct page_state *s, unsigned begin)
 {
     unsigned far = (begin / 64 + 32) % 64 * 64;
-    __builtin_prefetch(s, 1);
-    __builtin_prefetch(homes->word, 1);
+    page_fetch_state(homes, s);
     __builtin_prefetch(homes->o + far);
     __builtin_prefetch(homes->r + far);
 }

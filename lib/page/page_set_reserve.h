@@ -12,19 +12,26 @@ int page_set_make_room(struct page_set *h, uint64_t more);
 
 /* Reserves and loads a page of a file that reaches byte `end`, and adds it to the set, which has room. Returns as
  * reservation_take_within(); but -1 also if the page cannot be loaded: then it is in the set. */
+static inline int page_set_take_at(struct page_set *h, struct file *f, uint64_t page,
+                                   struct page_state *s, const struct homes *homes, uint64_t end,
+                                   const struct patience *patience)
+{
+    int r = reservation_take_within(f, s, end, patience);
+    if (__builtin_expect(r != 0, 0))
+        return r;
+    if (h->tag)
+        __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
+    page_set_add(h, f, page, s, homes);
+    return load_page(f, page, s);
+}
+
+/* The same, by the page's number alone. */
 static inline int page_set_take(struct page_set *h, struct file *f, uint64_t page, uint64_t end,
                                 const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
-    if (!s)
-        return -1;
-    int r = reservation_take_within(f, s, end, patience);
-    if (r != 0)
-        return r;
-    if (h->tag)
-        __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
-    h->pages[h->n++] = (struct held_page){.file = f, .state = s, .page = page};
-    return load_page(f, page, s);
+    const struct homes homes = file_homes(f, page);
+    return s ? page_set_take_at(h, f, page, s, &homes, end, patience) : -1;
 }
 
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may

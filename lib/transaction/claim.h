@@ -6,14 +6,14 @@
 #ifndef ATO_LIB_TRANSACTION_CLAIM_H
 #define ATO_LIB_TRANSACTION_CLAIM_H
 
-#include "lib/file/page.h"
+#include "lib/commit/store.h"
 #include "lib/page/handle.h"
-#include "lib/page/page_set.h"
+#include "lib/page/page_set_reserve.h"
+#include "lib/transaction/parts.h"
 
-/* Returns a page that the transaction has; NULL if it has not. */
-static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_t page)
+/* Returns the page of the transaction with that state (which may be NULL); NULL if it has not. */
+static inline struct held_page *claim_find_at(struct tx *t, const struct page_state *s)
 {
-    struct page_state *s = shared_peek(&f->shared, page);
     uint64_t tx = s ? __atomic_load_n(&s->tx, __ATOMIC_RELAXED) : 0;
     uint64_t at = (uint32_t)tx;
     /* Valid only if the transaction's own memory says the same. */
@@ -22,27 +22,50 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
     return &t->set.pages[at];
 }
 
-struct held_page *claim_new_page(struct tx *t, struct file *f, uint64_t page);
-
-/* Returns a page of the transaction, reserved if necessary. NULL on failure. */
-static inline struct held_page *claim_page(struct tx *t, struct file *f, uint64_t page)
+static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_t page)
 {
-    struct held_page *at = claim_find(t, f, page);
-    return at ? at : claim_new_page(t, f, page);
+    return claim_find_at(t, shared_peek(&f->shared, page));
+}
+
+/* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
+int claim_make_room(struct tx *t, uint64_t more);
+
+/* Returns how a call of the transaction waits. */
+static inline struct patience claim_patience(const struct tx *t)
+{
+    return (struct patience){.tx_ns = t->wait_ms * 1000000u,
+                             .not_for_tx =
+                                 __atomic_load_n(&t->owner, __ATOMIC_RELAXED) == TX_ALL_THREADS};
+}
+
+/* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */
+int claim_waited(struct tx *t, int r);
+
+/* Reserves one page that the transaction does not have yet. There is room in the list. `sizing`: the transaction changes the
+ * file's size. Returns as claim_range(); -1: the page may be in the list. */
+static inline int claim_take(struct tx *t, struct file *f, uint64_t page, struct page_state *s,
+                             const struct homes *homes, bool sizing)
+{
+    const struct patience patience = claim_patience(t);
+    t->blocked = page;
+    const int r =
+        page_set_take_at(&t->set, f, page, s, homes, sizing ? 0 : page * PAGE_BYTES + 1, &patience);
+    return __builtin_expect(r == 0, 1) ? 0 : claim_waited(t, r);
 }
 
 /* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1; or, for an epoch, which does not
  * wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
 int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
-/* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. Returns the page's new pending mask. */
-uint64_t claim_store(struct tx *t, const struct held_page *at, unsigned begin, unsigned n,
-                     const char *bytes, unsigned flags);
-
-/* Returns how a call of the transaction waits. */
-struct patience claim_patience(const struct tx *t);
-
-/* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */
-int claim_waited(struct tx *t, int r);
+/* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. */
+static inline void claim_store(struct tx *t, struct held_page *at, unsigned begin, unsigned n,
+                               const char *bytes, unsigned flags)
+{
+    store_begin(at->state);
+    const uint64_t pending = store_page(at, begin, n, bytes, flags);
+    if (__builtin_expect(at->pending & ~pending, 0))
+        t->set.forgotten = &at->file->persist; /* W4 */
+    at->pending = pending;
+}
 
 #endif

@@ -14,21 +14,8 @@ void queue_forget(struct tx *t)
 
 static const char *valid(const struct held_page *at, unsigned slice)
 {
-    const char *page =
-        at->state->bitmap >> slice & 1 ? file_r(at->file, at->page) : file_o(at->file, at->page);
+    const char *page = at->state->bitmap >> slice & 1 ? at->homes.r : at->homes.o;
     return page + slice * SLICE_BYTES;
-}
-
-/* Prefetches the slices that a write stores only in part, and that must be completed. always_inline: as
- * page_fetch(). */
-static inline __attribute__((always_inline)) void fetch_parts(const struct held_page *at,
-                                                              const struct queued *w)
-{
-    const unsigned end = w->begin + w->bytes;
-    if (w->begin % SLICE_BYTES)
-        __builtin_prefetch(valid(at, w->begin / SLICE_BYTES));
-    if (end % SLICE_BYTES)
-        __builtin_prefetch(valid(at, end / SLICE_BYTES));
 }
 
 /* Completes the first and last slice of the first write to a page, so that whole slices are stored. */
@@ -37,10 +24,10 @@ static void complete(struct queue *q, const struct held_page *at, struct queued 
     const unsigned before = w->begin % SLICE_BYTES, end = w->begin + w->bytes;
     const unsigned behind = (SLICE_BYTES - end % SLICE_BYTES) % SLICE_BYTES;
     if (before)
-        memcpy(q->bytes + w->from - before, valid(at, w->begin / SLICE_BYTES), before);
+        copy_few(q->bytes + w->from - before, valid(at, w->begin / SLICE_BYTES), before);
     if (behind)
-        memcpy(q->bytes + w->from + w->bytes, valid(at, end / SLICE_BYTES) + end % SLICE_BYTES,
-               behind);
+        copy_few(q->bytes + w->from + w->bytes, valid(at, end / SLICE_BYTES) + end % SLICE_BYTES,
+                 behind);
     w->from -= before;
     w->begin = (uint16_t)(w->begin - before);
     w->bytes = (uint16_t)(w->bytes + before + behind);
@@ -55,10 +42,8 @@ void queue_drain(struct tx *t)
     for (struct queued *w = q->writes; w < q->writes + q->n; w++)
         if (w->first)
             complete(q, &t->set.pages[w->place], w);
-    for (const struct queued *w = q->writes; w < q->writes + q->n; w++) {
-        struct held_page *at = &t->set.pages[w->place];
-        at->pending = claim_store(t, at, w->begin, w->bytes, q->bytes + w->from, w->flags);
-    }
+    for (const struct queued *w = q->writes; w < q->writes + q->n; w++)
+        claim_store(t, &t->set.pages[w->place], w->begin, w->bytes, q->bytes + w->from, w->flags);
     queue_forget(t);
 }
 
@@ -83,9 +68,10 @@ bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned be
                          .bytes = (uint16_t)n,
                          .flags = (uint8_t)flags,
                          .first = first};
-    if (first)
-        fetch_parts(at, w);
-    memcpy(q->bytes + from, bytes, n);
+    if (__builtin_expect(n <= SLICE_BYTES, 1))
+        copy_few(q->bytes + from, bytes, n);
+    else
+        memcpy(q->bytes + from, bytes, n);
     q->used = (from + n + SLICE_BYTES - 1) & ~(SLICE_BYTES - 1u);
     return true;
 }

@@ -8,10 +8,8 @@
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
-#include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
 #include "lib/transaction/parts.h"
-#include "lib/transaction/queue.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -54,7 +52,7 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
         const struct held_page *at = claim_find(t, f, page);
         if (at) {
             queue_drain(t);
-            copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page),
+            copy_gather_range(f->persist.kernel, dst, at->homes.o, at->homes.r,
                               at->state->bitmap ^ at->pending, (unsigned)begin, (unsigned)bytes);
         }
         dst += bytes;
@@ -95,29 +93,6 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 
 /* ---- writing ---- */
 
-/* The common case of a write: to one page, from memory. */
-static int write_page(struct tx *t, struct file *f, uint64_t offset, unsigned n, const char *bytes,
-                      unsigned flags)
-{
-    unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    uint64_t page = offset / PAGE_BYTES, before = t->set.n;
-    struct held_page *at = claim_page(t, f, page);
-    if (!at)
-        return -1;
-    uint8_t need = store_needs(at->state, bitmap_touched(begin, n));
-    if (file_check(f) < 0 || check_end(t, f, offset + n) < 0 ||
-        (__builtin_expect(need, 0) && space_make(f, page, need) < 0))
-        return -1;
-    /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
-    bool first = t->set.n > before;
-    if ((!first && queue_is_empty(t)) || !queue_add(t, at, first, begin, n, bytes, flags)) {
-        queue_drain(t);
-        at->pending = claim_store(t, at, begin, n, bytes, flags);
-    }
-    file_note_written(f);
-    return 0;
-}
-
 int staging_ready(struct tx *t, const struct staging_write *w)
 {
     struct file *f = w->to.m->file;
@@ -134,8 +109,7 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
     const char *from = w->bytes;
     FOR_EACH_PAGE(page, begin, bytes, w->to.offset, w->n)
     {
-        struct held_page *at = claim_find(t, f, page);
-        at->pending = claim_store(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
+        claim_store(t, claim_find(t, f, page), (unsigned)begin, (unsigned)bytes, from, flags);
         from += w->repeats ? 0 : bytes;
     }
     file_note_written(f);
@@ -143,8 +117,15 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
 
 static int write_memory(struct tx *t, const struct staging_write *w, unsigned flags)
 {
-    if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES)
-        return write_page(t, w->to.m->file, w->to.offset, (unsigned)w->n, w->bytes, flags);
+    struct file *f = w->to.m->file;
+    const uint64_t page = w->to.offset / PAGE_BYTES;
+    if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES) {
+        struct page_state *s = shared_state(&f->shared, page);
+        const struct homes homes = file_homes(f, page);
+        return s ? staging_write_page(t, f, w->to.offset, s, &homes, (unsigned)w->n, w->bytes,
+                                      flags, parts_sizing(t, f))
+                 : -1;
+    }
     queue_drain(t);
     if (staging_ready(t, w) < 0)
         return -1;

@@ -13,8 +13,9 @@
 #ifndef ATO_LIB_TRANSACTION_STAGING_H
 #define ATO_LIB_TRANSACTION_STAGING_H
 
-#include "lib/page/handle.h"
 #include "lib/read/range.h"
+#include "lib/transaction/claim.h"
+#include "lib/transaction/queue.h"
 
 /* A write of n bytes. */
 struct staging_write {
@@ -26,6 +27,36 @@ struct staging_write {
 
 /* Writes, and adds a part for the mapping. flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags);
+
+/* The common case: n bytes from memory, to a page that is not reserved yet, or is the transaction's. `sizing`: the transaction
+ * changes the file's size. Inline, as write.h is. */
+static inline __attribute__((always_inline)) int
+staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_state *s,
+                   const struct homes *homes, unsigned n, const char *bytes, unsigned flags,
+                   bool sizing)
+{
+    const uint64_t page = offset / PAGE_BYTES;
+    const unsigned begin = (unsigned)(offset % PAGE_BYTES);
+    struct held_page *at = claim_find_at(t, s);
+    const bool first = !at;
+    if (first) {
+        if ((t->set.n >= lesser(t->set.room, t->max_pages) && claim_make_room(t, 1) < 0) ||
+            claim_take(t, f, page, s, homes, sizing) < 0)
+            return -1;
+        at = &t->set.pages[t->set.n - 1];
+    }
+    const uint8_t need = store_needs(s, bitmap_touched(begin, n));
+    if (file_check(f) < 0 || (!sizing && reservation_reaches(f, offset + n) < 0) ||
+        (__builtin_expect(need, 0) && space_make(f, page, need) < 0))
+        return -1;
+    /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
+    if ((!first && queue_is_empty(t)) || !queue_add(t, at, first, begin, n, bytes, flags)) {
+        queue_drain(t);
+        claim_store(t, at, begin, n, bytes, flags);
+    }
+    file_note_written(f);
+    return 0;
+}
 
 /* Reads n bytes as the transaction sees them. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);

@@ -35,9 +35,10 @@ static inline uint64_t bitmap_within(uint64_t page, uint64_t size)
     return size > page * PAGE_BYTES ? bitmap_touched(0, (unsigned)(size % PAGE_BYTES)) : 0;
 }
 
+/* Counting bits is a call on some CPUs; one bit is a common case. */
 static inline unsigned bitmap_count(uint64_t mask)
 {
-    return (unsigned)__builtin_popcountll(mask);
+    return mask & (mask - 1) ? (unsigned)__builtin_popcountll(mask) : mask != 0;
 }
 
 #endif
