@@ -286,7 +286,7 @@ int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number
         return __real_area_set_journal(p, area, number, path);
     // Not the macro: a fault would be tried at this place.
     persist_ops->store_word(p, reinterpret_cast<uint64_t *>(area),
-                            number ? manifest_encode_size(number) : 0, "standins.cc");
+                            number ? manifest_encode_size(number) : 0);
     return 0;
 }
 
