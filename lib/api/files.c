@@ -279,9 +279,10 @@ static int fits(const struct file *f, const struct file_wish *wish)
     return file_check(f);
 }
 
-static unsigned count_mapping(struct file *f, unsigned n)
+/* Adds n, and returns how many mappings of the file there are. */
+static unsigned count_mappings(struct file *f, int n)
 {
-    f->mappings += n;
+    f->mappings += (unsigned)n;
     if (!f->reader)
         f->shared.slots[f->pairing.slot].mappings = (uint16_t)f->mappings;
     return f->mappings;
@@ -301,13 +302,13 @@ struct file *files_open(int fd, const struct file_wish *wish)
     else if (fits(f, wish) < 0)
         return NULL;
     if (f)
-        count_mapping(f, 1);
+        count_mappings(f, 1);
     return f;
 }
 
 void files_undo(struct file *f)
 {
-    if (count_mapping(f, -1u))
+    if (count_mappings(f, -1))
         return;
     remove_file(f);
     if (f->reader)
