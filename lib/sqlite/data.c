@@ -185,6 +185,9 @@ static int look_at_header(struct connection *c)
     bool left = false;
     int r = read_header(c, header);
     const bool is_masked = mask_is_on(header);
+    /* A connection with RESERVED has just given the file its reflection, with the mask. */
+    if (r == SQLITE_OK && is_masked && !has_view)
+        return direct_settle(c);
     if (r == SQLITE_OK && has_view)
         r = look_at_reflection(c, header, is_masked, &left);
     if (r != SQLITE_OK)
@@ -195,7 +198,7 @@ static int look_at_header(struct connection *c)
     c->direct = !is_masked && !left;
     if (has_view && c->db->writable && unmasks)
         r = unmask(c);
-    else if (has_view && is_masked && mask_is_wal(header))
+    else if (is_masked && mask_is_wal(header))
         r = fault(SQLITE_READONLY_ROLLBACK,
                   "%s: a process was killed while it switched the database to WAL mode: open it "
                   "for writing once, then read it",

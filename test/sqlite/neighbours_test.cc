@@ -11,9 +11,25 @@
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
+
+static std::function<void()> after_header_read;
+
+/* The VFS reads the header of a file itself by pread(2). */
+extern "C" {
+ssize_t __real_pread64(int fd, void *to, size_t n, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t n, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t n, off_t offset)
+{
+    const ssize_t got = __real_pread64(fd, to, n, offset);
+    if (after_header_read && n == 96)
+        after_header_read();
+    return got;
+}
+}
 
 namespace sql
 {
@@ -336,6 +352,29 @@ TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
     EXPECT_EQ(stopped.end(), 0);
     opener.join();
     EXPECT_TRUE(opened);
+}
+
+/* Another process gives the file its reflection, and a mask, at any moment of a read of the plain file. */
+TEST_F(SqliteNeighbours, ThatBeginToWriteDuringAReadDoNotDisturbIt)
+{
+    int moments = 0;
+    for (int moment = 1; moment == moments + 1; moment++) {
+        const std::string name = std::to_string(moment) + ".db";
+        make(name);
+        const Db db(path(name));
+        ASSERT_EQ(other.open(path(name)), SQLITE_OK);
+        int reads = 0;
+        after_header_read = [&] {
+            if (++reads == moment) {
+                moments++;
+                EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_OK);
+            }
+        };
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << moment << db.error();
+        after_header_read = nullptr;
+        EXPECT_EQ(other.close(), SQLITE_OK);
+    }
+    EXPECT_GE(moments, 2);
 }
 
 /* When one connection gives up its lock, another takes it at once, and the memory of the first is freed soon. */
