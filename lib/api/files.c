@@ -196,7 +196,7 @@ static int check_not_mapped_twice(const struct file *f)
 static void abandon(struct file *f)
 {
     KEEP_ERRNO();
-    bool last = locks_wait(f->pairing.lock, 0, 1) == 0 && pairing_others(&f->pairing) == 0;
+    bool last = locks_wait(f->pairing.lock, F_WRLCK, 0, 1) == 0 && pairing_others(&f->pairing) == 0;
     /* Nothing is in its reflection if no other process had it mapped. */
     if (last && f->pairing.newborn && (!f->shared.header || f->shared.header->entered <= 1))
         removal_of_failed_birth(&f->pairing);

@@ -13,7 +13,7 @@ int attach_lock(struct file *f)
 {
     const struct pairing *pr = &f->pairing;
     pthread_mutex_lock(&f->attach);
-    if (locks_wait(pr->lock, 0, 1) == 0)
+    if (locks_wait(pr->lock, F_WRLCK, 0, 1) == 0)
         return 0;
     pthread_mutex_unlock(&f->attach);
     return folder_error(&pr->folder, pr->names.manifest, "cannot lock the manifest");

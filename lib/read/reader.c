@@ -10,7 +10,7 @@
 #include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/lookup.h"
+#include "reflection/recovery/pairing_open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
- * another one died. While no process has the file mapped, each wait ends (note_change()), so it may be longer. */
+ * another one died. While no process has the file mapped, each wait ends (is_quiet()), so it may be longer. */
 enum { QUIET_PATIENCE_MS = 2000 };
 unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 
@@ -33,66 +33,31 @@ static uint64_t ms_since(uint64_t ns)
 
 /* ---- while no process writes to the file ---- */
 
-static int64_t ns_between(struct timespec from, struct timespec to)
-{
-    return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec);
-}
-
-/* Returns true if a change now might leave the ctime as it is: within the same tick of the clock by which the
- * kernel stamps files, or, on file systems that keep whole seconds, for two seconds. */
-static bool is_young(struct timespec changed)
-{
-    struct timespec now, tick;
-    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0 ||
-        clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
-        return true;
-    const int64_t age = ns_between(changed, now);
-    return age >= 0 && age < (changed.tv_nsec ? tick.tv_nsec : 2000000000);
-}
-
-/* READER_PLAIN: notes the ctime and the size, before the copy. Mapping a file sets an attribute, and making it
- * plain again removes that: both change the ctime. Returns false if the ctime is too recent to tell: try again a
- * moment later. */
-static bool note_change(struct file *f)
-{
-    struct reader *r = f->reader;
-    struct stat st;
-    if (fstat(f->pairing.original, &st) < 0)
-        return false;
-    r->changed = st.st_ctim;
-    r->own.size = (uint64_t)st.st_size;
-    return !is_young(r->changed);
-}
-
 /* Returns true if still no process writes to the file, in any way. With the reader's lock, after a copy. */
 static bool is_quiet(const struct file *f)
 {
     const struct pairing *pr = &f->pairing;
-    const struct manifest_record *known = &pr->record;
+    const struct timespec *known = &pr->identity.ctime;
     struct manifest_record record;
     struct attribute a;
     struct stat st;
     int which;
-    if (f->reader->state == READER_PLAIN)
-        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE &&
-               fstat(pr->original, &st) == 0 && ns_between(st.st_ctim, f->reader->changed) == 0;
-    if (fstat(pr->original, &st) < 0)
+    if (!f->reader->sure || fstat(pr->original, &st) < 0 || st.st_ctim.tv_sec != known->tv_sec ||
+        st.st_ctim.tv_nsec != known->tv_nsec)
         return false;
-    const struct identity now = {.size = (uint64_t)st.st_size,
-                                 .mtime_sec = st.st_mtim.tv_sec,
-                                 .mtime_nsec = (uint64_t)st.st_mtim.tv_nsec};
+    if (!pr->manifest)
+        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
     /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
-    return pr->manifest && manifest_read(pr->manifest, &record, &which) == MANIFEST_VALID &&
-           record.sequence == known->sequence &&
-           folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1 &&
-           identity_unwritten(&now, known);
+    return manifest_read(pr->manifest, &record, &which) == MANIFEST_VALID &&
+           record.sequence == pr->record.sequence &&
+           folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1;
 }
 
 /* With the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
  * to write, or may just have done so; -1 with errno. */
 static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    if (f->reader->state == READER_PLAIN && !note_change(f))
+    if (!f->reader->sure)
         return 0;
     if (offset + n > f->reader->own.size)
         return is_quiet(f) ? reservation_beyond(f, offset + n) : 0;
@@ -129,10 +94,9 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
         return file_check(f) < 0 ? -1 : done;
     }
     pthread_mutex_lock(&r->lock);
-    if (r->state != READER_WATCHING) {
+    if (!reader_state_watches(f)) {
         done = copy_quiet(f, offset, dst, n);
-        /* If it is quiet, it was only too early to tell. */
-        if (done == 0 && !is_quiet(f))
+        if (done == 0)
             done = reader_state_find(f);
     }
     pthread_mutex_unlock(&r->lock);
@@ -186,9 +150,7 @@ int reader_refresh(struct file *f)
     struct reader *r = f->reader;
     int known = 0;
     pthread_mutex_lock(&r->lock);
-    if (r->state == READER_PLAIN)
-        (void)note_change(f);
-    if (r->state != READER_WATCHING && !is_quiet(f))
+    if (!reader_state_watches(f) && !is_quiet(f))
         known = reader_state_find(f);
     pthread_mutex_unlock(&r->lock);
     return known;
@@ -221,27 +183,21 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     if (!r)
         return report_error(ENOMEM, "no memory to map a file");
     pthread_mutex_init(&r->lock, NULL);
-    pr->slot = MANIFEST_SLOTS;
-    pr->identity = *identity;
-    pr->names = pairing_names(identity->inode);
     f->reader = r;
-    r->wish.only_looks = true;
+    r->wish = (struct pairing_wish){.folder = folder ? memcpy(r->folder, folder, length) : NULL,
+                                    .domain = wish->options->domain,
+                                    .borrow = wish->options->flags & ATO_BORROW_FD,
+                                    .only_looks = true,
+                                    .join = reader_state_watch,
+                                    .arg = f};
     f->shared.header = &r->own;
     f->threads = r->threads;
     r->own.cut = UINT64_MAX;
-    r->wish.folder = folder ? memcpy(r->folder, folder, length) : NULL;
-    pr->borrowed = wish->options->flags & ATO_BORROW_FD;
-    pr->original = pr->borrowed ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (pr->original < 0)
-        return report_errno(errno, "cannot duplicate descriptor %d", fd);
-    persist_init(&f->persist, domain_of(pr->original));
+    persist_init(&f->persist, domain_of(fd));
     file_set_limit(f, identity->size, wish);
-    if (identity_path(fd, identity, pr->path, &r->name) < 0 || reader_state_find(f) < 0)
+    if (pairing_open(pr, fd, identity, &r->wish) < 0 || reader_state_note(f) < 0)
         return -1;
-    if (wish->options->domain != ATO_DOMAIN_AUTO && r->state != READER_PLAIN &&
-        wish->options->domain != (int)f->persist.domain)
-        return report_error(EXDEV, "%s is of domain %s; it cannot be mapped in domain %s", pr->path,
-                            domain_name(f->persist.domain), domain_name(wish->options->domain));
+    r->wish.domain = PERSIST_AUTO; /* whichever a process maps it in later */
     f->o = views_map_one(f, pr->original, f->max_size, PROT_READ, "");
     return f->o ? 0 : -1;
 }

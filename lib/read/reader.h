@@ -3,7 +3,7 @@
  * Files of which this process has a read-only descriptor and no other mapping. Such a process is called a reader
  * here. It reads by gather, and changes neither the media nor shared memory.
  *
- * It is in one of three states (reader_state.h):
+ * It finds the pairing as a writer does (pairing_open.h), but only looks, and is then in one of three states:
  *
  *   watching  A writer (a process that may write to the file) has the file mapped, or had. The reader maps the shared
  *             memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer
@@ -11,8 +11,9 @@
  *             or one that is not loaded, was not flipped since the shared memory was made: its word on the media is
  *             current.
  *   quiet     No writer has the file mapped, so the media do not change. The reader checks that again after each
- *             read: by the manifest's record, in a mapping, and its name, and the file's mtime.
- *   plain     The same without a manifest: by the file's attribute and ctime.
+ *             read: by the file's ctime, the manifest's record, in a mapping, and its name.
+ *   plain     The same without a manifest: by the file's ctime and attribute. (Mapping a file sets the attribute, and making it
+ *             plain again removes it: both change the ctime.)
  *
  * A process that begins to write changes what is checked, durably, before its first store. Then the reader begins to
  * watch.

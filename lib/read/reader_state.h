@@ -9,34 +9,31 @@
 #include "lib/file/file.h"
 
 #include <pthread.h>
-#include <time.h>
-
-enum reader_state {
-    READER_PLAIN, /* there is no manifest: the file is plain */
-    READER_QUIET, /* unmapped cleanly, the reflection kept */
-    /* A writer has it mapped. This state is final, since the reader's lock keeps the shared memory. */
-    READER_WATCHING,
-};
 
 struct reader {
-    pthread_mutex_t lock; /* for all fields, except once READER_WATCHING */
-    enum reader_state state;
-    struct timespec changed;  /* READER_PLAIN: the file's ctime before the read */
+    pthread_mutex_t lock; /* for all fields of reader and pairing, until the reader watches */
+    /* The file is plain or quiet, and its ctime, in pairing.identity, will tell if that changes. */
+    bool sure;
     struct shared_header own; /* the header until shared memory is mapped */
     struct shared_thread threads[THREAD_SHARED + 1];
-    char *name; /* the file's name, within pairing.path */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */
 };
+
+/* Implements pairing_wish.join; arg: the struct file. */
+int reader_state_watch(struct pairing *pr, void *arg);
 
 /* Finds out how the file is now, and notes it in f->reader. The caller holds the reader's lock. Returns 0; -1: that cannot be
  * told; EAGAIN: recovery is necessary. */
 int reader_state_find(struct file *f);
 
+/* The end of that, after pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
+int reader_state_note(struct file *f);
+
 /* Returns true if the reader watches. Needs no lock. */
 static inline bool reader_state_watches(const struct file *f)
 {
-    return __atomic_load_n(&f->reader->state, __ATOMIC_ACQUIRE) == READER_WATCHING;
+    return __atomic_load_n(&f->shared.header, __ATOMIC_ACQUIRE) != &f->reader->own;
 }
 
 #endif

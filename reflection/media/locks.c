@@ -35,10 +35,10 @@ enum locks_answer locks_ask(int fd, off_t start, off_t n)
  * only read the file can hold a lock on it forever. */
 unsigned locks_patience_ms = 30000;
 
-int locks_wait(int fd, off_t start, off_t n)
+int locks_wait(int fd, short type, off_t start, off_t n)
 {
     for (unsigned waited = 0;; waited++) {
-        int r = apply(fd, F_OFD_SETLK, F_WRLCK, start, n);
+        int r = apply(fd, F_OFD_SETLK, type, start, n);
         if (r == 0 || (errno != EAGAIN && errno != EACCES))
             return r;
         if (waited >= locks_patience_ms) {

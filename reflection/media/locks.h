@@ -20,10 +20,11 @@ extern unsigned locks_patience_ms; /* of locks_wait(); tests change it */
 
 enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
 
-/* Locks on [start, start + n), exclusive ones except by locks_try() with F_RDLCK instead of F_WRLCK. */
+/* Locks on [start, start + n). `type`: F_WRLCK, exclusive; or F_RDLCK, shared, for a descriptor that may only read. */
 enum locks_answer locks_try(int fd, short type, off_t start, off_t n); /* MINE, TAKEN or FAILED */
 enum locks_answer locks_ask(int fd, off_t start, off_t n);             /* FREE, TAKEN or FAILED */
-int locks_wait(int fd, off_t start, off_t n); /* 0, or -1 and errno: EBUSY after half a minute */
+/* 0, or -1 and errno: EBUSY after half a minute */
+int locks_wait(int fd, short type, off_t start, off_t n);
 int locks_drop(int fd, off_t start, off_t n);
 /* To be called before a lock is taken that outlives the call. Until locks_close() a forked child closes the descriptor
  * (locks_forget()); else the child would keep the locks when its parent is killed. */

@@ -143,11 +143,11 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
         pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
 }
 
-static int check_reflection(struct pairing *pr, uint64_t size)
+static int check_reflection(struct pairing *pr, const struct pairing_wish *wish, uint64_t size)
 {
     struct stat st, own;
     if (pr->reflection < 0)
-        pr->reflection = folder_open_file(&pr->folder, pr->names.reflection, O_RDWR,
+        pr->reflection = folder_open_file(&pr->folder, pr->names.reflection, pairing_access(wish),
                                           &pr->identity.trust, "the reflection");
     if (pr->reflection < 0)
         return errno != ENOENT ? -1
@@ -215,9 +215,9 @@ static int settle_manifest(const struct pairing *pr)
     return 0;
 }
 
-int adopt_used(struct pairing *pr, const struct pairing_wish *wish)
+int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
 {
-    if (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record)) {
+    if (pr->joined && (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record))) {
         report_error(EBUSY,
                      "the manifest of %s is locked by another process, which does not have the "
                      "file mapped; end that process, or try again",
@@ -227,14 +227,17 @@ int adopt_used(struct pairing *pr, const struct pairing_wish *wish)
     const enum persist_domain domain = pr->record.domain;
     if (wish->domain != PERSIST_AUTO && wish->domain != domain)
         return report_error(EXDEV,
-                            "%s is mapped in domain %s by another process; it cannot be mapped in "
-                            "domain %s at the same time",
+                            "%s is in domain %s, in which another process has or had it mapped; it "
+                            "cannot be mapped in domain %s",
                             pr->path, domain_name(domain), domain_name(wish->domain));
     persist_init(&pr->persist, domain);
     /* The size may change at any time: it is read from the mapping, as one word. */
-    if (birth_map_manifest(pr) < 0 || pairing_refresh_size(pr) < 0 ||
-        check_reflection(pr, pr->size) < 0)
+    if (pairing_refresh_size(pr) < 0 || check_reflection(pr, wish, pr->size) < 0)
         return -1;
+    if (!pr->joined)
+        return check_not_written(pr, wish);
+    if (wish->only_looks)
+        return wish->join(pr, wish->arg);
     follow(pr, pr->reflection, pr->names.reflection);
     follow(pr, pr->lock, pr->names.manifest);
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
@@ -254,7 +257,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
         growth_settle(pr) < 0)
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, pr->size) < 0)
+    if (check_reflection(pr, wish, pr->size) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     if (birth_map_manifest(pr) < 0)
@@ -294,7 +297,7 @@ int adopt_anew(struct pairing *pr, const struct pairing_wish *wish)
     int holds = 1;
     const bool has_size = manifest_sizes(pr->manifest, &sizes);
     if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk) &&
-        check_reflection(pr, has_size ? sizes.size : 0) == 0)
+        check_reflection(pr, wish, has_size ? sizes.size : 0) == 0)
         holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
     if (holds < 0)
         return -1;

@@ -181,14 +181,15 @@ int folder_open_file(const struct folder *f, const char *name, int access, const
     return -1;
 }
 
-int folder_lock_file(const struct folder *f, const char *name, off_t byte, const struct trust *file,
-                     const char *what)
+int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
+                     const struct trust *file, const char *what)
 {
-    const int fd = folder_open_file(f, name, O_RDWR, file, what);
+    const short type = access == O_RDONLY ? F_RDLCK : F_WRLCK;
+    const int fd = folder_open_file(f, name, access, file, what);
     if (fd < 0)
         return -1;
     locks_keep(fd);
-    const int named = locks_wait(fd, byte, 1) < 0
+    const int named = locks_wait(fd, type, byte, 1) < 0
                           ? report_errno(errno, "cannot lock %s %s/%s", what, f->path, name)
                           : folder_names(f, name, fd);
     if (named == 1)

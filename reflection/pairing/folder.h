@@ -44,10 +44,10 @@ int folder_names(const struct folder *f, const char *name, int fd);
 int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
                      const char *what);
 
-/* The same, for reading and writing; and locks a byte, and checks that the file still has its name. Locks on a file that
- * is not trusted do not count. */
-int folder_lock_file(const struct folder *f, const char *name, off_t byte, const struct trust *file,
-                     const char *what);
+/* The same; and locks a byte (shared, if `access` is O_RDONLY), and checks that the file still has its name. Locks on a file
+ * that is not trusted do not count. */
+int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
+                     const struct trust *file, const char *what);
 
 /* Opens the file that is open as `fd` once more, independently of its name. `access`: O_RDWR or O_RDONLY. Returns
  * a descriptor, or -1 and errno. */

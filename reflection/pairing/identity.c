@@ -24,6 +24,7 @@ int identity_of(int fd, struct identity *identity)
 {
     struct statx sx;
     memset(identity, 0, sizeof(*identity));
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &identity->asked);
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &sx) < 0)
         return report_errno(errno, "cannot stat descriptor %d", fd);
     if (!S_ISREG(sx.stx_mode))
@@ -44,6 +45,7 @@ int identity_of(int fd, struct identity *identity)
     }
     identity->mtime_sec = sx.stx_mtime.tv_sec;
     identity->mtime_nsec = sx.stx_mtime.tv_nsec;
+    identity->ctime = (struct timespec){sx.stx_ctime.tv_sec, sx.stx_ctime.tv_nsec};
     identity->trust =
         (struct trust){sx.stx_uid, sx.stx_gid, ownership_mode(fd, sx.stx_mode & 07777)};
     /* The kernel stores an int, although the ioctl's number says long. */
@@ -55,7 +57,7 @@ int identity_of(int fd, struct identity *identity)
     return 0;
 }
 
-int identity_path(int fd, const struct identity *identity, char *path, char **name)
+int identity_path(int fd, const struct identity *identity, char *path)
 {
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -66,18 +68,16 @@ int identity_path(int fd, const struct identity *identity, char *path, char **na
         return report_error(ENAMETOOLONG, "the path of descriptor %d is too long", fd);
     path[n] = '\0';
     struct stat st;
-    char *slash = strrchr(path, '/');
     int there = stat(path, &st);
     if (there < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
         return report_errno(errno, "cannot stat '%s', the path of descriptor %d", path, fd);
-    if (path[0] != '/' || !slash || there < 0 || st.st_ino != identity->inode ||
+    if (path[0] != '/' || there < 0 || st.st_ino != identity->inode ||
         st.st_dev != identity->device)
         return report_error(
             EINVAL,
             "descriptor %d has the path '%s' in /proc, which does not name its file: the file was "
             "renamed meanwhile, or opened in another mount namespace",
             fd, path);
-    *name = slash + 1;
     return 0;
 }
 

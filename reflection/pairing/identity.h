@@ -19,6 +19,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 
 struct identity {
     uint64_t inode, device, size, links;
@@ -28,15 +29,16 @@ struct identity {
     uint32_t generation;
     int64_t mtime_sec;
     uint32_t mtime_nsec;
-    struct trust trust; /* owner, group and mode */
+    struct timespec asked, ctime; /* asked: when, by the clock that stamps files */
+    struct trust trust;           /* owner, group and mode */
 };
 
 /* Returns 0; -1 with a sentence: EINVAL for a file that is not regular or has no name; errors of statx(). */
 int identity_of(int fd, struct identity *identity);
 
-/* Finds the path of an open file, and checks that it still names that file. `path` has room for PATH_MAX
- * bytes; *name points into it, behind the last slash. Returns 0; -1 with a sentence. */
-int identity_path(int fd, const struct identity *identity, char *path, char **name);
+/* Finds the path of an open file, which is absolute, and checks that it still names that file. `path` has room for PATH_MAX
+ * bytes. Returns 0; -1 with a sentence. */
+int identity_path(int fd, const struct identity *identity, char *path);
 
 void identity_to_record(const struct identity *identity, struct manifest_record *record);
 

@@ -57,9 +57,9 @@ int lookup_holds_slices(const struct folder *f, uint64_t inode)
 /* ---- which folder ---- */
 
 /* Makes `folder`, which is absolute or begins at the original's own folder, absolute. */
-static int place(const struct pairing *pr, const char *name, const char *folder, char out[PATH_MAX])
+static int place(const struct pairing *pr, const char *folder, char out[PATH_MAX])
 {
-    const int own = folder[0] == '/' ? 0 : (int)(name - pr->path);
+    const int own = folder[0] == '/' ? 0 : (int)(strrchr(pr->path, '/') + 1 - pr->path);
     if (snprintf(out, PATH_MAX, "%.*s%s", own, pr->path, folder) < PATH_MAX)
         return 0;
     return report_error(ENAMETOOLONG, "the path of the reflection folder of %s is too long",
@@ -150,8 +150,7 @@ static bool still_says(const struct pairing *pr, const struct attribute *a)
 
 /* Finds the folder with the file's pairing. `sibling`: the one beside the file. Returns
  * 1, with pr->folder open; 0 if there is none; -1. */
-static int find(struct pairing *pr, const char *name, const char *sibling,
-                const struct pairing_wish *wish)
+static int find(struct pairing *pr, const char *sibling, const struct pairing_wish *wish)
 {
     char told[PATH_MAX];
     struct attribute a;
@@ -160,7 +159,7 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     const bool named = found == ATTRIBUTE_FOUND;
     const char *const places[] = {named ? told : NULL, sibling, wish->folder};
     int there = 0;
-    if (found == ATTRIBUTE_BAD || (named && place(pr, name, a.folder, told) < 0))
+    if (found == ATTRIBUTE_BAD || (named && place(pr, a.folder, told) < 0))
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
     if (named && a.inode != pr->identity.inode && wish->only_looks)
@@ -180,7 +179,7 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     if (there != 0 || !named)
         return there;
     if (!still_says(pr, &a))
-        return find(pr, name, sibling, wish);
+        return find(pr, sibling, wish);
     if (wish->only_looks || !wish->prefer_file)
         return report_error(ESTALE,
                             "the reflection of %s is missing: it is neither in %s, which the "
@@ -196,12 +195,12 @@ static int find(struct pairing *pr, const char *name, const char *sibling,
     return 0;
 }
 
-int lookup(struct pairing *pr, const char *name, const struct pairing_wish *wish)
+int lookup(struct pairing *pr, const struct pairing_wish *wish)
 {
     char sibling[PATH_MAX];
-    int there = place(pr, name, FOLDER_NAME, sibling);
+    int there = place(pr, FOLDER_NAME, sibling);
     if (there == 0)
-        there = find(pr, name, sibling, wish);
+        there = find(pr, sibling, wish);
     if (there == 0 && !wish->only_looks)
         return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
     return there;

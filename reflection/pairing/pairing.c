@@ -71,6 +71,7 @@ static void close_fd(int *fd)
 
 void pairing_let_go(struct pairing *pr)
 {
+    KEEP_ERRNO();
     if (pr->manifest)
         munmap(pr->manifest, MANIFEST_BYTES);
     pr->manifest = NULL;
@@ -81,6 +82,7 @@ void pairing_let_go(struct pairing *pr)
 
 void pairing_close(struct pairing *pr)
 {
+    KEEP_ERRNO();
     pairing_let_go(pr);
     folder_close(&pr->folder);
     if (!pr->borrowed)

@@ -2,7 +2,8 @@
 /*
  * The pairing of an original with its reflection: its parts, and the locks of a process that has it open.
  *
- * lookup.h finds a pairing, adoption.h checks whether it is the file's, and adopts it, birth.h makes one, removal.h ends it. pairing_open.h does all this for a process that maps the file.
+ * lookup.h finds a pairing, adoption.h checks whether it is the file's, and adopts it, birth.h makes one, removal.h ends it.
+ * pairing_open.h does all this for a process that maps the file, or only looks.
  *
  * Names, all in the reflection folder: `<inode>` the reflection, `<inode>.manifest` its manifest (made as
  * `<inode>.manifest.<random>.tmp`); and on the original the attribute `user.ato`.
@@ -42,6 +43,7 @@
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/identity.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 /* Of the two files in the reflection folder. */
@@ -78,7 +80,7 @@ struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
     enum persist_domain domain; /* auto: detected */
     bool borrow;                /* open and close no descriptor of the original */
-    bool only_looks;            /* change nothing (lookup.h) */
+    bool only_looks;            /* change nothing: the descriptor is read-only */
     /* Instead of ESTALE: */
     bool prefer_file;       /* set the reflection aside */
     bool prefer_reflection; /* use it, if another program wrote to the file and kept its size */
@@ -90,7 +92,13 @@ struct pairing_wish {
     void *arg;
 };
 
-#define PAIRING_NOT_YET 1
+#define PAIRING_NOT_YET 2
+
+/* How the files of the pairing are opened. */
+static inline int pairing_access(const struct pairing_wish *wish)
+{
+    return wish->only_looks ? O_RDONLY : O_RDWR;
+}
 
 struct pairing_names pairing_names(uint64_t inode);
 
@@ -109,7 +117,7 @@ int pairing_refresh_size(struct pairing *pr);
  * lock. */
 int pairing_others(struct pairing *pr);
 
-/* Gives up the attach lock and the slot, and closes manifest and reflection. Original and folder stay open. */
+/* Gives up the attach lock and the slot, and closes manifest and reflection. Original and folder stay open. Keeps errno. */
 void pairing_let_go(struct pairing *pr);
 
 /* As pairing_let_go(), and closes folder and original too. */

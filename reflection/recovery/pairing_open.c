@@ -23,16 +23,18 @@
 
 /* ---- taking the manifest ---- */
 
-/* Opens the manifest, making it if need be, and takes the attach lock. */
-static int take_manifest(struct pairing *pr)
+/* Opens the manifest, making it if need be, and takes the attach lock. Returns 1; 0 if there is none, and wish->only_looks; -1. */
+static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
 {
     for (;;) {
-        pr->lock = folder_lock_file(&pr->folder, pr->names.manifest, 0, &pr->identity.trust,
-                                    "the manifest");
+        pr->lock = folder_lock_file(&pr->folder, pr->names.manifest, pairing_access(wish), 0,
+                                    &pr->identity.trust, "the manifest");
         if (pr->lock >= 0)
-            return 0;
+            return 1;
         if (errno != ENOENT)
             return -1;
+        if (wish->only_looks)
+            return 0;
         /* Not if there is another one by now: some file systems would replace it. */
         if (!folder_has(&pr->folder, pr->names.manifest) &&
             folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
@@ -48,21 +50,23 @@ static int take_manifest(struct pairing *pr)
 enum { NAPS = 500 };
 
 /* Takes all bytes but byte 0: possible only if no process has the file mapped. Then keeps that of slot 0; else pr->joined is
- * set. Returns 0; -1. */
-static int take_slots(struct pairing *pr)
+ * set. A process that only looks just asks. Returns 0; -1. */
+static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const enum locks_answer all = locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
+    const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
+                                                   : locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
     pr->joined = all == LOCKS_TAKEN;
-    if (pr->joined || (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) == 0))
+    if (pr->joined || all == LOCKS_FREE ||
+        (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) == 0))
         return 0;
     return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
 }
 
 /* ---- what dead processes committed ---- */
 
-/* One try under the attach lock. Returns 1 done; 0 try again; DUE after the recovery of a journal, whose number is noted;
- * NOT_YET when the process that has the locks is done or dead; -1 error. */
-enum { DUE = 2, NOT_YET = 3 };
+/* One try. Returns 1 done; 0 try again; DUE after the recovery of a journal, whose number is noted; PAIRING_NOT_YET when the
+ * process that has the locks is done or dead; -1 error. */
+enum { DUE = 3 };
 
 /* Finishes what dead processes committed to the file, which no process has mapped. Returns 1; DUE with *journal; -1. */
 static int recover_slots(struct pairing *pr, uint64_t *journal)
@@ -82,15 +86,14 @@ static int recover_slots(struct pairing *pr, uint64_t *journal)
 
 /* ---- the pairing that is found ---- */
 
-/* Opens the pairing of a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
-static int open_alone(struct pairing *pr, enum manifest_finding found,
-                      const struct pairing_wish *wish, uint64_t *journal)
+/* Does what the verdict says about a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
+static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish,
+                      uint64_t *journal)
 {
     int r;
-    switch (adoption_verdict(pr, found, wish)) {
+    switch (verdict) {
     case VERDICT_ADOPT:
-        pr->manifest = area_map_manifest(pr->lock, O_RDWR, pr->path);
-        r = pr->manifest ? recover_slots(pr, journal) : -1;
+        r = recover_slots(pr, journal);
         if (r == 1 && adopt(pr, wish) < 0)
             r = -1;
         return r >= 0 || errno != ESTALE ? r : adopt_anew(pr, wish);
@@ -103,27 +106,9 @@ static int open_alone(struct pairing *pr, enum manifest_finding found,
             return 1;
         removal_of_failed_birth(pr);
         return -1;
-    case VERDICT_START_OVER:
+    default: /* VERDICT_START_OVER */
         return removal_start_over(pr);
-    default: /* VERDICT_REFUSE */
-        return -1;
     }
-}
-
-static int open_others(struct pairing *pr, enum manifest_finding found,
-                       const struct pairing_wish *wish)
-{
-    /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
-     * dying. It gets NOT_YET below. */
-    const enum verdict verdict = found == MANIFEST_VALID || found == MANIFEST_FOREIGN
-                                     ? adoption_verdict(pr, found, wish)
-                                     : VERDICT_BEAR;
-    if (verdict == VERDICT_REFUSE || verdict == VERDICT_FORGET) /* it cannot be set aside now */
-        return -1;
-    if (found != MANIFEST_VALID)
-        pr->record.state = 0;
-    int joined = adopt_used(pr, wish);
-    return joined < 0 ? -1 : joined == PAIRING_NOT_YET ? NOT_YET : 1;
 }
 
 /* Looks whether a manifest without a valid copy may be one that was never used. A manifest gets its length before its
@@ -153,15 +138,81 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         return -1;
     if (!unborn)
         found = MANIFEST_DAMAGED;
-    return pr->joined ? open_others(pr, found, wish) : open_alone(pr, found, wish, journal);
+    /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
+     * dying. It gets PAIRING_NOT_YET below. */
+    const enum verdict verdict = !pr->joined || found == MANIFEST_VALID || found == MANIFEST_FOREIGN
+                                     ? adoption_verdict(pr, found, wish)
+                                     : VERDICT_BEAR;
+    if (verdict == VERDICT_REFUSE || (verdict == VERDICT_FORGET && pr->joined))
+        return -1;
+    if (verdict == VERDICT_ADOPT) {
+        pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path);
+        if (!pr->manifest)
+            return -1;
+    }
+    if (pr->joined ||
+        (wish->only_looks && verdict == VERDICT_ADOPT && pr->record.state == MANIFEST_CLEAN)) {
+        const int r = adopt_as_it_is(pr, wish);
+        return r == 0 ? 1 : r;
+    }
+    if (!wish->only_looks)
+        return open_alone(pr, verdict, wish, journal);
+    if (verdict != VERDICT_ADOPT && verdict != VERDICT_START_OVER)
+        return 0; /* by now there is none */
+    return report_error(EAGAIN,
+                        "%s has to be recovered first, by a process that may write to it and maps "
+                        "it: its last user died",
+                        pr->path);
 }
 
 /* ---- the beginning and the end ---- */
 
+static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+{
+    folder_close(&pr->folder);
+    if (identity_of(pr->original, &pr->identity) < 0)
+        return -1;
+    int r = lookup(pr, wish);
+    if (r < 0)
+        return -1;
+    if (r == 0 && wish->only_looks && !pr->has_attributes)
+        return report_error(EAGAIN,
+                            "%s has no reflection, and its file system no attributes by which one "
+                            "would be noticed: a process that may write to it has to map it first",
+                            pr->path);
+    if (r == 0 && wish->only_looks)
+        return 1;
+    r = take_manifest(pr, wish);
+    if (r > 0)
+        r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish, journal);
+    return r;
+}
+
+int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
+{
+    pairing_let_go(pr);
+    for (int naps = 0, dues = 0;;) {
+        uint64_t journal = 0;
+        const int r = try_to_find(pr, wish, &journal);
+        if (r == 1)
+            return 0;
+        pairing_let_go(pr);
+        if (r < 0 || (r == PAIRING_NOT_YET && naps++ == NAPS))
+            return -1;
+        if (r == DUE &&
+            dues++ == 2 * MANIFEST_SLOTS) /* each recovery clears the name of one, at least */
+            return report_error(EBUSY, "the manifest of %s names journals all the time", pr->path);
+        /* A journal before the attach lock: that is the order everywhere. */
+        if (r == DUE && wish->recover(pr, journal) < 0)
+            return -1;
+        if (r == PAIRING_NOT_YET)
+            nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+    }
+}
+
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish)
 {
-    char *name;
     memset(pr, 0, sizeof(*pr));
     pr->original = pr->reflection = pr->lock = pr->folder.fd = -1;
     pr->identity = *identity;
@@ -170,35 +221,12 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     pr->borrowed = wish->borrow;
     /* Opened once more: the kernel reports a failed write-back once for each open file, and the caller's fsync() must not use up
      * the report that libato needs. If the user may not open the file any more, the descriptor is duplicated. */
-    pr->original = wish->borrow ? fd : folder_reopen(fd, O_RDWR);
+    pr->original = wish->borrow ? fd : folder_reopen(fd, pairing_access(wish));
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     pr->names = pairing_names(identity->inode);
-    if (identity_path(fd, identity, pr->path, &name) < 0 || lookup(pr, name, wish) < 0)
-        goto fail;
-    for (int naps = 0, dues = 0;;) {
-        uint64_t journal = 0;
-        if (take_manifest(pr) < 0 || take_slots(pr) < 0)
-            goto fail;
-        int r = open_locked(pr, wish, &journal);
-        if (r == 1)
-            return 0;
-        if (r < 0 || (r == NOT_YET && naps++ == NAPS))
-            goto fail;
-        pairing_let_go(pr);
-        if (r == DUE &&
-            dues++ == 2 * MANIFEST_SLOTS) { /* each recovery clears the name of one, at least */
-            report_error(EBUSY, "the manifest of %s names journals all the time", pr->path);
-            goto fail;
-        }
-        /* A journal before the attach lock: that is the order everywhere. */
-        if (r == DUE && wish->recover(pr, journal) < 0)
-            goto fail;
-        if (r == NOT_YET)
-            nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
-    }
-fail:;
-    KEEP_ERRNO();
+    if (identity_path(fd, identity, pr->path) == 0 && pairing_find(pr, wish) == 0)
+        return 0;
     pairing_close(pr);
     return -1;
 }

@@ -17,9 +17,16 @@
 /* Finds or makes the pairing of `fd`. Returns 0 with the attach lock and slot `slot` held. Then either
  * the caller is the file's only user, the file is recovered, and the state in the manifest is still
  * the old one; or pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in
- * ato.h. Then no lock is held; an incomplete birth stays, which the next call continues. */
+ * ato.h. Then no lock is held; an incomplete birth stays, which the next call continues.
+ *
+ * With wish->only_looks nothing is changed: returns 0 with the attach lock held for reading, and no slot. Then the file is
+ * `clean`, and was not written by other programs; or pr->joined is true, as above. Or there is no pairing, and no lock:
+ * pr->manifest is NULL. EAGAIN: recovery is necessary. */
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish);
+
+/* Lets go of what pairing_open() has found, and does the same again for the file. If it fails, original and folder stay open. */
+int pairing_find(struct pairing *pr, const struct pairing_wish *wish);
 
 /* Sets state `in use`, with the generation of the shared-memory object. The caller has set the
  * domain, device and boot id of pr->record. Durable when it returns 0; -1 with a

@@ -77,7 +77,7 @@ static int make_file(struct pool *pool, const struct folder *f)
         if (pool->lock < 0)
             return -1;
         locks_keep(pool->lock);
-        if (locks_wait(pool->lock, 0, 1) < 0)
+        if (locks_wait(pool->lock, F_WRLCK, 0, 1) < 0)
             return -1;
         named = folder_names(f, pool->name, pool->lock);
     }
@@ -186,7 +186,7 @@ static int open_locked(struct pool *pool)
 int pool_open(struct pool *pool, const struct folder *f, uint64_t number, const struct trust *file)
 {
     begin(pool, f, number);
-    pool->lock = folder_lock_file(f, pool->name, 1, file, "the journal");
+    pool->lock = folder_lock_file(f, pool->name, O_RDWR, 1, file, "the journal");
     if (pool->lock < 0)
         return -1;
     const int r = open_locked(pool);

@@ -19,7 +19,7 @@ extern "C" {
 #include "reflection/media/locks.h"
 
 int __wrap_nanosleep(const timespec *wanted, timespec *left);
-int __wrap_locks_wait(int fd, off_t start, off_t n);
+int __wrap_locks_wait(int fd, short type, off_t start, off_t n);
 int __wrap_identity_random(void *bytes, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
@@ -28,9 +28,9 @@ int __wrap_nanosleep(const timespec * /*wanted*/, timespec * /*left*/)
     return 0;
 }
 
-int __wrap_locks_wait(int fd, off_t start, off_t n)
+int __wrap_locks_wait(int fd, short type, off_t start, off_t n)
 {
-    switch (locks_try(fd, F_WRLCK, start, n)) {
+    switch (locks_try(fd, type, start, n)) {
     case LOCKS_MINE:
         return 0;
     case LOCKS_TAKEN:

@@ -71,7 +71,7 @@ TEST_F(Locks, FailWithTheErrnoOfTheCall)
     EXPECT_EQ(locks_try(-1, F_WRLCK, 0, 1), LOCKS_FAILED);
     EXPECT_EQ(errno, EBADF);
     EXPECT_EQ(locks_ask(-1, 0, 1), LOCKS_FAILED);
-    EXPECT_EQ(locks_wait(-1, 0, 1), -1);
+    EXPECT_EQ(locks_wait(-1, F_WRLCK, 0, 1), -1);
     EXPECT_EQ(locks_drop(-1, 0, 1), -1);
 }
 
@@ -91,7 +91,7 @@ TEST_F(Locks, WaitersGetTheLockWhenItsHolderDies)
     ASSERT_EQ(read(ready[0], &c, 1), 1);
     Fd b(path);
     EXPECT_EQ(locks_try(b, F_WRLCK, 0, 1), LOCKS_TAKEN);
-    EXPECT_EQ(locks_wait(b, 0, 1), 0);
+    EXPECT_EQ(locks_wait(b, F_WRLCK, 0, 1), 0);
     close(ready[0]);
     close(ready[1]);
 }

@@ -288,7 +288,7 @@ TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
     Peer other([&](const auto &wait) {
         wait();
         const int manifest = open(manifest_of(path).c_str(), O_RDWR | O_CLOEXEC);
-        if (manifest < 0 || locks_wait(manifest, 0, 1) < 0)
+        if (manifest < 0 || locks_wait(manifest, F_WRLCK, 0, 1) < 0)
             return 1;
         kill(getppid(), SIGSTOP); // else it could find this process there, and only detach
         close(manifest);

@@ -339,10 +339,8 @@ static void count_due(void *arg, const struct lanes *n)
 
 static int look_once(struct look *l)
 {
-    char *name;
     struct stat st;
-    if (identity_of(l->fd, &l->identity) < 0 ||
-        identity_path(l->fd, &l->identity, l->path, &name) < 0)
+    if (identity_of(l->fd, &l->identity) < 0 || identity_path(l->fd, &l->identity, l->path) < 0)
         return -1;
     if (fstat(l->fd, &st) == 0)
         l->storage = (uint64_t)st.st_blocks * 512;
