@@ -47,11 +47,12 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
         return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
     if (!has_attribute)
         return VERDICT_BEAR;
-    report_error(ESTALE,
-                 "%s carries the attribute of a reflection, but the manifest %s/%s is "
-                 "empty",
-                 pr->path, pr->folder.path, pr->names.manifest);
-    return stale(wish);
+    if (wish->prefer_file)
+        return VERDICT_START_OVER;
+    return report_error(ESTALE,
+                        "the reflection of %s is missing: its manifest %s/%s is empty. Bring it "
+                        "back; to keep the bytes of the file, map it with ATO_PREFER_FILE",
+                        pr->path, pr->folder.path, pr->names.manifest);
 }
 
 /* The file has an attribute. `same`: the manifest is of the file's inode. */

@@ -3,8 +3,9 @@
  * Where the pairing of a file lies: in which folder, under which names.
  *
  * Looks where the attribute says, then in the folder beside the file, then in the one that the caller wishes
- * for. Manifests are read without locks: a caller that uses one locks it and looks again. Changes nothing,
- * except that it removes a copied attribute and makes the folder. The rules are at the head of pairing.h.
+ * for. The first one with a manifest for the file's inode number counts: adoption.h checks whether it is the file's. Changes
+ * nothing, except that it removes an attribute that is not preferred, and makes the folder. The rules are at the head of
+ * pairing.h.
  */
 #ifndef ATO_REFLECTION_PAIRING_LOOKUP_H
 #define ATO_REFLECTION_PAIRING_LOOKUP_H
@@ -15,7 +16,7 @@
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);
 
-/* Sets pr->has_attributes. Returns 1 with the folder of the file's pairing open as pr->folder. If there is no pairing, makes a folder for one and returns 0 with that open; if wish->only_looks, makes
+/* Sets pr->has_attributes. Returns 1 with the folder of such a manifest open as pr->folder. If there is no pairing, makes a folder for one and returns 0 with that open; if wish->only_looks, makes
  * none, and returns 0 with none open; -1 with those errors of ato_mmap() that concern folders, attributes and missing
  * reflections; and, if wish->only_looks, with EAGAIN for a copied attribute. */
 int lookup(struct pairing *pr, const struct pairing_wish *wish);

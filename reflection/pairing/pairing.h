@@ -17,9 +17,7 @@
  * Identity (I5), checked in this order:
  *   attribute with the file's inode, and a manifest with its id and inode
  *                                         -> the reflection is the file's, whatever else was moved
- *   attribute with another inode          -> the file is a copy. If the source's manifest is found, and
- *                                            the source had no slice in R when it was copied (told by
- *                                            the copy's mtime), the attribute is dropped; else ESTALE
+ *   attribute with another inode          -> ESTALE: the file is a copy
  *   attribute, but no such manifest       -> ESTALE: never an empty reflection in its place
  *   no attribute, but the manifest says that there is one: by birth time and generation
  *       of another file (reused inode number) -> set aside as `<inode>.stale-...`, a warning

@@ -23,7 +23,7 @@
 
 /* ---- taking the manifest ---- */
 
-/* Opens the manifest, making it if need be, and takes the attach lock. Returns 1; 0 if there is none, and wish->only_looks; -1. */
+/* Opens the manifest, making it if need be, and takes the attach lock. Returns 1; 0 if it is gone, and wish->only_looks; -1. */
 static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
 {
     for (;;) {
@@ -65,8 +65,8 @@ static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
 /* ---- what dead processes committed ---- */
 
 /* One try. Returns 1 done; 0 try again; DUE after the recovery of a journal, whose number is noted; PAIRING_NOT_YET when the
- * process that has the locks is done or dead; -1 error. */
-enum { DUE = 3 };
+ * process that has the locks is done or dead; PLAIN if wish->only_looks, and there is no pairing; -1 error. */
+enum { DUE = 3, PLAIN = 4 };
 
 /* Finishes what dead processes committed to the file, which no process has mapped. Returns 1; DUE with *journal; -1. */
 static int recover_slots(struct pairing *pr, uint64_t *journal)
@@ -158,7 +158,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (!wish->only_looks)
         return open_alone(pr, verdict, wish, journal);
     if (verdict != VERDICT_ADOPT && verdict != VERDICT_START_OVER)
-        return 0; /* by now there is none */
+        return PLAIN;
     return report_error(EAGAIN,
                         "%s has to be recovered first, by a process that may write to it and maps "
                         "it: its last user died",
@@ -173,19 +173,19 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     int r = lookup(pr, wish);
-    if (r < 0)
-        return -1;
-    if (r == 0 && wish->only_looks && !pr->has_attributes)
-        return report_error(EAGAIN,
-                            "%s has no reflection, and its file system no attributes by which one "
-                            "would be noticed: a process that may write to it has to map it first",
-                            pr->path);
     if (r == 0 && wish->only_looks)
-        return 1;
-    r = take_manifest(pr, wish);
-    if (r > 0)
+        r = PLAIN;
+    else if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
         r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish, journal);
-    return r;
+    if (r != PLAIN)
+        return r;
+    pairing_let_go(pr);
+    if (pr->has_attributes)
+        return 1;
+    return report_error(EAGAIN,
+                        "%s has no reflection, and its file system no attributes by which one "
+                        "would be noticed: a process that may write to it has to map it first",
+                        pr->path);
 }
 
 int pairing_find(struct pairing *pr, const struct pairing_wish *wish)

@@ -109,7 +109,7 @@ const std::vector<Scene> pairing = {
      },
      REFUSED, EUCLEAN, "{manifest}|size"},
     {"ManifestCutShort", slices, [](Stage &s) { fs::resize_file(manifest_of(s.path), 100); },
-     stale_alone, REFUSED, ESTALE, "{file}|{folder}", ATO_PREFER_FILE | UNASKED},
+     stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged"},
     {"ManifestCutToItsFirstCopy", slices,
      [](Stage &s) { fs::resize_file(manifest_of(s.path), MANIFEST_COPY_BYTES); }, stale_alone,
      REFUSED, EUCLEAN, "{file}|size"},

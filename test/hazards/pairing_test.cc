@@ -221,7 +221,7 @@ const std::vector<Scene> attributes = {
          set_attribute(s.path, attribute_of(second).substr(0, 38) + number + " .ato");
      },
      [](Stage &s) { EXPECT_EQ(by_number(s.path), s.content) << "only the id shows it"; }, REFUSED,
-     ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},
+     ESTALE, "{file}|{manifest}|another file", ATO_PREFER_FILE},
     // Restored from a backup, together with the bytes.
     {"AttributeOfAnEarlierPairing", twice,
      [](Stage &s) {
@@ -289,14 +289,19 @@ INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes)
 
 // ---- copies and ids -----------------------------------------------------------------------------
 
-TEST_F(Pairing, CopyOfAFileWithAllSlicesAtHomeIsAnOrdinaryFile)
+TEST_F(Pairing, CopyThatIsPreferredIsAnOrdinaryFile)
 {
     leave_nothing();
     make_copy(*this);
     const std::string shared = reflection_of(path);
+    {
+        Mapped m(now);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, ESTALE) << m.sentence;
+    }
     Log log;
-    expect_maps(now);
-    EXPECT_TRUE(log.has(ATO_LOG_WARNING, "removed from " + now + " the attribute"));
+    expect_maps(now, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_PREFER_FILE));
+    EXPECT_TRUE(log.has(ATO_LOG_WARNING, now + " was copied from another file"));
     EXPECT_NE(id_of(now), id_of(path));
     EXPECT_NE(attribute_of(now).find(std::to_string(inode_of(now))), std::string::npos);
     const Bytes copied = content;

@@ -28,8 +28,6 @@ enum Next {
     UNSEEN     // mapped, with older slices in it
 };
 
-constexpr unsigned UNASKED = 1u << 31; // with such a flag any answer is allowed
-
 class Stage;
 
 struct Scene {
@@ -175,7 +173,7 @@ class Stage : public Hazard
         undo();
         expect_maps(path);
         for (unsigned flag : {ATO_PREFER_REFLECTION, ATO_PREFER_FILE})
-            if (flag & s.wins && !(s.wins & UNASKED)) {
+            if (flag & s.wins) {
                 SCOPED_TRACE(flag);
                 s.change(*this);
                 now = there;
