@@ -164,19 +164,6 @@ static int attach_to_others(struct pairing *pr, void *arg)
     return -1;
 }
 
-/* Returns 0; -1 with EFBIG if the shared memory of the other processes has no room for the states of all pages. */
-static int fit_others(const struct file *f)
-{
-    const uint64_t most = f->shared.capacity * PAGE_BYTES;
-    if (!f->pairing.joined || f->max_size <= most)
-        return 0;
-    return report_error(
-        EFBIG,
-        "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
-        "not fit. Use a smaller max_size, or map the file when they have unmapped it",
-        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
-}
-
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
  * other (a snapshot, a copied file system). Pages and locks are ordered by id, so two files must not share
  * it. */
@@ -196,7 +183,8 @@ static int check_not_mapped_twice(const struct file *f)
 static void abandon(struct file *f)
 {
     KEEP_ERRNO();
-    bool last = locks_wait(f->pairing.lock, F_WRLCK, 0, 1) == 0 && pairing_others(&f->pairing) == 0;
+    const bool last = !f->reader && locks_wait(f->pairing.lock, F_WRLCK, 0, 1) == 0 &&
+                      pairing_others(&f->pairing) == 0;
     /* Nothing is in its reflection if no other process had it mapped. */
     if (last && f->pairing.newborn && (!f->shared.header || f->shared.header->entered <= 1))
         removal_of_failed_birth(&f->pairing);
@@ -204,11 +192,10 @@ static void abandon(struct file *f)
     destroy(f, last);
 }
 
-/* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and f is freed. */
+/* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */
 static int make_writer(struct file *f, int fd, const struct identity *identity,
                        const struct file_wish *wish)
 {
-    f->shared.fd = -1;
     pthread_mutex_init(&f->medium, NULL);
     pthread_mutex_init(&f->attach, NULL);
     int domain = wish->options->domain;
@@ -222,23 +209,19 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
                               .join = attach_to_others,
                               .recover = peers_recover_journal,
                               .arg = f};
-    if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0) {
-        free(f);
+    if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0)
         return -1;
-    }
     f->persist = f->pairing.persist;
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
-    if (check_not_mapped_twice(f) == 0 && fit_others(f) == 0 && views_map(f) == 0 &&
-        (f->pairing.joined || attach_first(f, wish->options) == 0) && file_check(f) == 0 &&
-        pairing_unlock_attach(&f->pairing) == 0) {
-        if (f->pairing.joined)
-            (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
-        return 0;
-    }
-    abandon(f);
-    return -1;
+    if (check_not_mapped_twice(f) < 0 || views_fit(f, &f->shared) < 0 || views_map(f) < 0 ||
+        (!f->pairing.joined && attach_first(f, wish->options) < 0) || file_check(f) < 0 ||
+        pairing_unlock_attach(&f->pairing) < 0)
+        return -1;
+    if (f->pairing.joined)
+        (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
+    return 0;
 }
 
 static struct file *make(int fd, const struct identity *identity, const struct file_wish *wish)
@@ -246,10 +229,12 @@ static struct file *make(int fd, const struct identity *identity, const struct f
     struct file *f = calloc(1, sizeof(*f));
     if (!f)
         return report_null(ENOMEM, "no memory to map a file");
-    if (wish->access == O_RDWR && make_writer(f, fd, identity, wish) < 0)
-        return NULL;
-    if (wish->access != O_RDWR && reader_open(f, fd, identity, wish) < 0) {
-        destroy(f, false);
+    struct pairing *pr = &f->pairing;
+    pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
+    const int r = wish->access == O_RDWR ? make_writer(f, fd, identity, wish)
+                                         : reader_open(f, fd, identity, wish);
+    if (r < 0) {
+        abandon(f);
         return NULL;
     }
     f->next = all;
@@ -265,10 +250,8 @@ static int fits(const struct file *f, const struct file_wish *wish)
                             "this process has %s mapped already, and with ATO_BORROW_FD a file can "
                             "be mapped only once",
                             f->pairing.path);
-    if (o->domain != ATO_DOMAIN_AUTO && o->domain != (int)f->persist.domain)
-        return report_error(
-            EXDEV, "%s is mapped in domain %s; it cannot be mapped in domain %s at the same time",
-            f->pairing.path, domain_name(f->persist.domain), domain_name(o->domain));
+    if (domain_check(f->persist.domain, o->domain, f->pairing.path) < 0)
+        return -1;
     if (o->max_size > f->limit || wish->end > f->max_size)
         return report_error(
             EFBIG,
@@ -311,10 +294,7 @@ void files_undo(struct file *f)
     if (count_mappings(f, -1))
         return;
     remove_file(f);
-    if (f->reader)
-        destroy(f, false);
-    else
-        abandon(f);
+    abandon(f);
 }
 
 /* ---- leaving, with the last mapping ---- */
@@ -347,13 +327,19 @@ struct leaving {
     bool plain;
     /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
     bool doubt;
+    unsigned deaths;
     uint64_t entered; /* shared_header.entered at the last make_ready() */
 };
 
-/* Does what has to be done before the last process detaches, or a part of it. With the attach lock. Returns 0: all is
- * done; 1: call again, after other processes could take the lock; -1 with errno. */
-static int make_ready(struct file *f, struct leaving *l)
+/* Does what has to be done before the last process detaches, or a part of it. With the attach lock. `freed`: the pages that dead
+ * processes held. Returns 0: all is done; 1: call again, after other processes could take the lock; -1 with errno. */
+static int make_ready(struct file *f, struct leaving *l, bool freed)
 {
+    const bool dead = peers_any_dead(f);
+    if (freed && dead && l->deaths++ < 100) /* one has died since */
+        return 1;
+    l->doubt = dead || pairing_refresh(&f->pairing) < 0 || pairing_refresh_size(&f->pairing) < 0 ||
+               file_is_poisoned(f);
     if (l->doubt)
         return 0;
     /* persist-order R4 (reader: W5 in plain.c): words that were not touched since a process died become durable
@@ -368,41 +354,6 @@ static int make_ready(struct file *f, struct leaving *l)
         l->job.next = 0;
     l->entered = f->shared.header->entered;
     return check_length(f) < 0 ? -1 : plain_make(f, &l->job);
-}
-
-/* Takes the attach lock and checks whether this is the last process that has the file mapped. Returns 1 if
- * so: the pages that dead processes held are freed, or l->doubt is set; 0 if not; -1 with errno and
- * without the lock. */
-static int lock_and_look(struct file *f, struct leaving *l)
-{
-    struct pairing *pr = &f->pairing;
-    /* A process may die between the recovery and the lock: try again. */
-    for (int i = 0; i < 100; i++) {
-        struct report_kept why = {0};
-        if (peers_recover_all(f) < 0)
-            report_keep(&why);
-        if (attach_lock(f) < 0)
-            return -1;
-        int others = pairing_others(pr);
-        if (others > 0)
-            return 0;
-        if (others == 0 && (why.error || !peers_any_dead(f))) {
-            int r = pairing_refresh(pr);
-            if (r == 0)
-                r = pairing_refresh_size(pr);
-            if (r == 0 && why.error)
-                report_again(&why);
-            l->doubt = r < 0 || why.error || file_is_poisoned(f);
-            return 1;
-        }
-        (void)attach_unlock(f);
-        if (others < 0)
-            return -1;
-    }
-    return report_error(EBUSY,
-                        "other processes that have %s mapped died again and again while this one "
-                        "unmapped it: try again",
-                        pr->path);
 }
 
 /* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone even on
@@ -441,20 +392,24 @@ int files_leave(struct file *f, const struct ato_unmap_options *options, bool *k
         files_undo(f);
         return 0;
     }
-    int last = lock_and_look(f, &l);
-    for (int r; last > 0 && (r = make_ready(f, &l)) != 0;) {
+    int others, r;
+    for (;;) {
+        const bool freed = peers_recover_all(f) == 0;
+        if (attach_lock(f) < 0)
+            return -1;
+        others = pairing_others(&f->pairing);
+        r = others ? others : make_ready(f, &l, freed);
+        if (r == 0 || others > 0)
+            break;
         if (attach_unlock(f) < 0 || r < 0)
             return -1;
         clock_nap(5 * 1000 * 1000); /* long enough for a process in locks_wait() to get the lock */
-        last = lock_and_look(f, &l);
     }
-    if (last < 0)
-        return -1;
     pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
     *kept = false;
     remove_file(f);
     journals_detach(f);
-    if (last)
+    if (!others)
         return detach_last(f, &l);
     attach_leave(f);
     destroy(f, false); /* closing its descriptor drops the locks */

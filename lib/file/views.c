@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-char *views_map_one(const struct file *f, int fd, uint64_t n, int prot, const char *which)
+static char *map_one(const struct file *f, int fd, uint64_t n, int prot, const char *which)
 {
     char *at = domain_map(f->persist.domain, NULL, n, prot, fd, 0);
     if (at != MAP_FAILED)
@@ -18,14 +18,26 @@ char *views_map_one(const struct file *f, int fd, uint64_t n, int prot, const ch
     return NULL;
 }
 
+int views_fit(const struct file *f, const struct shared *s)
+{
+    const uint64_t most = s->capacity * PAGE_BYTES;
+    if (!most || f->max_size <= most)
+        return 0;
+    return report_error(
+        EFBIG,
+        "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
+        "not fit. Use a smaller max_size, or map the file when they have unmapped it",
+        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
+}
+
 int views_map(struct file *f)
 {
-    const int prot = PROT_READ | PROT_WRITE;
-    f->o = views_map_one(f, f->pairing.original, f->max_size, prot, "");
+    const int prot = f->reader ? PROT_READ : PROT_READ | PROT_WRITE;
+    f->o = map_one(f, f->pairing.original, f->max_size, prot, "");
     if (!f->o)
         return -1;
-    f->r = views_map_one(f, f->pairing.reflection, layout_reflection_bytes(f->max_size), prot,
-                         "the reflection of ");
+    f->r = map_one(f, f->pairing.reflection, layout_reflection_bytes(f->max_size), prot,
+                   "the reflection of ");
     if (!f->r)
         return -1;
     f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));

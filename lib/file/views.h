@@ -5,10 +5,11 @@
 
 #include "lib/file/file.h"
 
-/* Maps n bytes of original or reflection. Returns NULL with errno, and a sentence with `which` before the path. */
-char *views_map_one(const struct file *f, int fd, uint64_t n, int prot, const char *which);
+/* Returns 0; -1 with EFBIG if the shared memory of other processes has no room for the states of all pages. If there is none,
+ * it is yet to be made. */
+int views_fit(const struct file *f, const struct shared *s);
 
-/* Maps views of both files up to max_size, so that growing needs no new view. An access beyond the end of a
+/* Maps views of both files up to max_size, a reader's for reading, so that growing needs no new view. An access beyond the end of a
  * file would be SIGBUS; the size check of each call prevents it. Returns 0; -1 with errno. */
 int views_map(struct file *f);
 

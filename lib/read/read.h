@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     struct file *f = m->file;
     uint64_t offset = m->offset + (uint64_t)(src - m->base);
     /* The address translation runs while the bitmap is fetched. */
-    __builtin_prefetch(f->o + offset);
+    __builtin_prefetch((const void *)((uintptr_t)f->o + offset));
     const bool gathers = !few && policy_of(m) == ATO_READ_GATHER;
     if (gathers)
         __builtin_prefetch((const void *)((uintptr_t)f->r + layout_reflected(offset)));

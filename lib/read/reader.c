@@ -175,11 +175,9 @@ int reader_size(struct file *f, uint64_t *size)
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish)
 {
-    struct pairing *pr = &f->pairing;
     const char *folder = wish->options->reflection_dir;
     const size_t length = folder ? strlen(folder) + 1 : 0;
     struct reader *r = calloc(1, sizeof(*r) + length);
-    pr->original = pr->reflection = pr->lock = pr->folder.fd = f->shared.fd = -1;
     if (!r)
         return report_error(ENOMEM, "no memory to map a file");
     pthread_mutex_init(&r->lock, NULL);
@@ -195,9 +193,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     r->own.cut = UINT64_MAX;
     persist_init(&f->persist, domain_of(fd));
     file_set_limit(f, identity->size, wish);
-    if (pairing_open(pr, fd, identity, &r->wish) < 0 || reader_state_note(f) < 0)
-        return -1;
+    const int opened = pairing_open(&f->pairing, fd, identity, &r->wish);
     r->wish.domain = PERSIST_AUTO; /* whichever a process maps it in later */
-    f->o = views_map_one(f, pr->original, f->max_size, PROT_READ, "");
-    return f->o ? 0 : -1;
+    return opened < 0 ? -1 : reader_state_note(f);
 }

@@ -31,8 +31,8 @@ struct reader;
 
 extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
 
-/* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros. Returns 0; -1: errors of ato_mmap(). The
- * caller closes all of these and frees f->reader, after a failure too. */
+/* Makes f a reader's file: sets f->pairing, views and f->shared. f is all zeros, with no file open. Returns 0; -1: errors of
+ * ato_mmap(). The caller closes all of these and frees f->reader, after a failure too. */
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish);
 

@@ -11,16 +11,6 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
-
-static int map_reflection(struct file *f)
-{
-    const uint64_t n = layout_reflection_bytes(f->max_size);
-    if (f->r)
-        munmap(f->r, n);
-    f->r = views_map_one(f, f->pairing.reflection, n, PROT_READ, "the reflection of ");
-    return f->r ? 0 : -1;
-}
 
 int reader_state_watch(struct pairing *pr, void *arg)
 {
@@ -31,12 +21,10 @@ int reader_state_watch(struct pairing *pr, void *arg)
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
-    if (r == 0 && f->max_size > shared.capacity * PAGE_BYTES)
-        r = report_error(EFBIG, "%s is mapped by others with room for %llu bytes in all", pr->path,
-                         (unsigned long long)shared.capacity * PAGE_BYTES);
-    if (r == 0)
-        r = map_reflection(f);
+    if (r == 0 && (views_fit(f, &shared) < 0 || views_map(f) < 0))
+        r = -1;
     if (r != 0) {
+        views_unmap(f);
         shared_close(&shared, false);
         return r < 0 ? -1 : PAIRING_NOT_YET;
     }

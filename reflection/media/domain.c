@@ -42,6 +42,16 @@ const char *domain_name(int domain)
     return domain >= 0 && domain <= PERSIST_PROCESS ? names[domain] : NULL;
 }
 
+int domain_check(enum persist_domain is, int wished, const char *path)
+{
+    if (wished == PERSIST_AUTO || wished == (int)is)
+        return 0;
+    return report_error(EXDEV,
+                        "%s is in domain %s, in which it is or was mapped: it cannot be mapped in "
+                        "domain %s",
+                        path, domain_name((int)is), domain_name(wished));
+}
+
 int domain_from_name(const char *name)
 {
     if (!name || !*name)

@@ -22,6 +22,9 @@ int domain_is_memory(int fd);
 /* Returns the domain that promises less; of pmem and eadr, pmem. */
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
 
+/* Returns 0; -1 with EXDEV if the file at `path`, in domain `is`, cannot be mapped as wished. */
+int domain_check(enum persist_domain is, int wished, const char *path);
+
 /* "pmem" ...; NULL for an unknown number. */
 const char *domain_name(int domain);
 

@@ -225,13 +225,9 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
                      pr->path);
         return PAIRING_NOT_YET;
     }
-    const enum persist_domain domain = pr->record.domain;
-    if (wish->domain != PERSIST_AUTO && wish->domain != domain)
-        return report_error(EXDEV,
-                            "%s is in domain %s, in which another process has or had it mapped; it "
-                            "cannot be mapped in domain %s",
-                            pr->path, domain_name(domain), domain_name(wish->domain));
-    persist_init(&pr->persist, domain);
+    if (domain_check(pr->record.domain, (int)wish->domain, pr->path) < 0)
+        return -1;
+    persist_init(&pr->persist, pr->record.domain);
     /* The size may change at any time: it is read from the mapping, as one word. */
     if (pairing_refresh_size(pr) < 0 || check_reflection(pr, wish, pr->size) < 0)
         return -1;
