@@ -21,7 +21,6 @@
 #include "lib/file/table.h"
 #include "lib/file/under_way.h"
 #include "lib/read/reader.h"
-#include "lib/read/reader_state.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/report.h"
 
@@ -91,7 +90,7 @@ int ato_settle(const void *addr)
     struct file *f = m->file;
     if (f->reader && watch(f) < 0)
         return -1;
-    if (f->reader && !reader_state_watches(f))
+    if (f->reader && !reader_watches(f))
         return 0;
     const unsigned slots = under_way_slots(&f->shared);
     for (unsigned slot = 0; slot < slots; slot++)

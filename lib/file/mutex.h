@@ -8,7 +8,7 @@
 
 enum mutex {
     MUTEX_FILES,    /* the list of files, and each change to the mappings of the process */
-    MUTEX_LOOKING,  /* while a reader may open a manifest (reader_state.c) */
+    MUTEX_LOOKING,  /* while a reader may open a manifest (reader.c) */
     MUTEX_JOURNALS, /* journals, and the wait for lanes */
     MUTEX_GUARD,    /* the manifest record of a file */
     MUTEX_HANDLES,  /* the table of transactions */

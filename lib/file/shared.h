@@ -163,7 +163,7 @@ enum {
 };
 
 struct shared {
-    struct shared_header *header; /* first: a reader's changes last (reader_state.c) */
+    struct shared_header *header; /* first: a reader's changes last (reader.c) */
     struct shared_slot *slots;
     struct shared_thread *threads;
     uint32_t *directory;

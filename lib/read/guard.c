@@ -8,7 +8,7 @@
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/read/read.h"
-#include "lib/read/reader_state.h"
+#include "lib/read/reader.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/birth.h"
 

@@ -2,18 +2,20 @@
 #include "lib/read/reader.h"
 
 #include "lib/file/clock.h"
+#include "lib/file/mutex.h"
 #include "lib/file/page.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
-#include "lib/read/reader_state.h"
 #include "lib/recovery/peers.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/recovery/pairing_open.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,6 +31,75 @@ unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 static uint64_t ms_since(uint64_t ns)
 {
     return (clock_ns() - ns) / 1000000;
+}
+
+/* ---- in which state the file is ---- */
+
+/* Implements pairing_wish.join; arg: the struct file. */
+static int watch(struct pairing *pr, void *arg)
+{
+    struct file *f = arg;
+    struct shared shared;
+    pr->slot = MANIFEST_SLOTS; /* none */
+    f->persist = pr->persist;
+    if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
+        return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
+    int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
+    if (r == 0 && (views_fit(f, &shared) < 0 || views_map(f) < 0))
+        r = -1;
+    if (r != 0) {
+        views_unmap(f);
+        shared_close(&shared, false);
+        return r < 0 ? -1 : PAIRING_NOT_YET;
+    }
+    f->settled = shared.header->settled;
+    memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
+    /* Release: a thread that sees the header sees the other fields. From now on the reader watches. */
+    __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Returns true if a change after it was asked for might have left the ctime as it is: within the same tick of the clock by
+ * which the kernel stamps files, or, on file systems that keep whole seconds, for two seconds. */
+static bool is_young(const struct identity *file)
+{
+    const struct timespec *now = &file->asked, *changed = &file->ctime;
+    struct timespec tick;
+    const int64_t age =
+        (int64_t)(now->tv_sec - changed->tv_sec) * 1000000000 + (now->tv_nsec - changed->tv_nsec);
+    return clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0 ||
+           (age >= 0 && age < (changed->tv_nsec ? tick.tv_nsec : 2000000000));
+}
+
+/* After pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
+static int note(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct pairing *pr = &f->pairing;
+    if (!reader_watches(f)) {
+        f->settled = true;
+        r->own.size = pr->manifest ? pr->size : pr->identity.size;
+        r->sure = !is_young(&pr->identity);
+    }
+    if (!pr->manifest)
+        return 0;
+    f->persist = pr->persist;
+    return pairing_unlock_attach(pr);
+}
+
+/* Finds out how the file is now. The caller holds the reader's lock. Returns 0; -1: that cannot be told; EAGAIN: recovery is
+ * necessary. */
+static int look(struct file *f)
+{
+    struct reader *r = f->reader;
+    struct pairing *pr = &f->pairing;
+    r->sure = false;
+    /* Otherwise a forked child could inherit the descriptor of a manifest that is not noted anywhere, and with it
+     * a lock. */
+    mutex_lock(MUTEX_LOOKING);
+    int found = pairing_find(pr, &r->wish);
+    mutex_unlock(MUTEX_LOOKING);
+    return found < 0 ? -1 : note(f);
 }
 
 /* ---- while no process writes to the file ---- */
@@ -87,20 +158,20 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
 {
     struct reader *r = f->reader;
     int done = 0;
-    if (reader_state_watches(f)) {
+    if (reader_watches(f)) {
         *marked = 0;
         done = read_pass(f, offset, dst, n, versions, marked);
         /* After the versions: a takeover that fails poisons the file before it removes a mark. */
         return file_check(f) < 0 ? -1 : done;
     }
     pthread_mutex_lock(&r->lock);
-    if (!reader_state_watches(f)) {
+    if (!reader_watches(f)) {
         done = copy_quiet(f, offset, dst, n);
         if (done == 0)
-            done = reader_state_find(f);
+            done = look(f);
     }
     pthread_mutex_unlock(&r->lock);
-    if (done == 0 && !reader_state_watches(f))
+    if (done == 0 && !reader_watches(f))
         clock_nap(1000 * 1000);
     return done;
 }
@@ -120,7 +191,7 @@ static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n
         const uint64_t waited = ms_since(began), patience = reader_patience_ms + 4 * longest;
         if (r < 0 && (errno != EAGAIN || waited >= patience))
             return -1;
-        if (waited >= (reader_state_watches(f) ? patience : QUIET_PATIENCE_MS + patience))
+        if (waited >= (reader_watches(f) ? patience : QUIET_PATIENCE_MS + patience))
             return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
         if (r < 0 || (marked && waited >= 10))
@@ -138,7 +209,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
         return -1;
     const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
     read_versions_free(&v);
-    if (r == 0 && !m->quick && reader_state_watches(m->file))
+    if (r == 0 && !m->quick && reader_watches(m->file))
         __atomic_store_n(&m->quick, m->offset + m->reach, __ATOMIC_RELEASE);
     if (r == 0 && tries > 1)
         count(m, COUNT_READ_RETRIES, tries - 1);
@@ -150,8 +221,8 @@ int reader_refresh(struct file *f)
     struct reader *r = f->reader;
     int known = 0;
     pthread_mutex_lock(&r->lock);
-    if (!reader_state_watches(f) && !is_quiet(f))
-        known = reader_state_find(f);
+    if (!reader_watches(f) && !is_quiet(f))
+        known = look(f);
     pthread_mutex_unlock(&r->lock);
     return known;
 }
@@ -161,7 +232,7 @@ int reader_size(struct file *f, uint64_t *size)
     (void)reader_refresh(f);
     const struct page_state *sizing = &f->shared.header->sizing;
     const uint64_t began = clock_ns();
-    while (reader_state_watches(f) && !(__atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE) & 1)) {
+    while (reader_watches(f) && !(__atomic_load_n(&sizing->version, __ATOMIC_ACQUIRE) & 1)) {
         if (ms_since(began) >= reader_patience_ms)
             return give_up(f, __atomic_load_n(&sizing->holder, __ATOMIC_RELAXED));
         clock_nap(1000 * 1000);
@@ -186,7 +257,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
                                     .domain = wish->options->domain,
                                     .borrow = wish->options->flags & ATO_BORROW_FD,
                                     .only_looks = true,
-                                    .join = reader_state_watch,
+                                    .join = watch,
                                     .arg = f};
     f->shared.header = &r->own;
     f->threads = r->threads;
@@ -195,5 +266,5 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     file_set_limit(f, identity->size, wish);
     const int opened = pairing_open(&f->pairing, fd, identity, &r->wish);
     r->wish.domain = PERSIST_AUTO; /* whichever a process maps it in later */
-    return opened < 0 ? -1 : reader_state_note(f);
+    return opened < 0 ? -1 : note(f);
 }

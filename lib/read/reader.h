@@ -27,7 +27,21 @@
 
 #include "lib/file/file.h"
 
-struct reader;
+struct reader {
+    pthread_mutex_t lock; /* for all fields of reader and pairing, until the reader watches */
+    /* The file is plain or quiet, and its ctime, in pairing.identity, will tell if that changes. */
+    bool sure;
+    struct shared_header own; /* the header until shared memory is mapped */
+    struct shared_thread threads[THREAD_SHARED + 1];
+    struct pairing_wish wish;
+    char folder[]; /* of `wish` */
+};
+
+/* Returns true if the reader watches. Needs no lock. */
+static inline bool reader_watches(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header, __ATOMIC_ACQUIRE) != &f->reader->own;
+}
 
 extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
 

@@ -19,12 +19,6 @@
 
 /* ---- does it belong to the file? ---- */
 
-/* After ESTALE: file and reflection do not belong together as they are. */
-static enum verdict stale(const struct pairing_wish *wish)
-{
-    return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
-}
-
 /* The manifest has no valid copy. */
 static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding found,
                                bool has_attribute, const struct pairing_wish *wish)
@@ -55,39 +49,47 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                         pr->path, pr->folder.path, pr->names.manifest);
 }
 
-/* The file has an attribute. `same`: the manifest is of the file's inode. */
-static enum verdict of_attribute(struct pairing *pr, const struct attribute *a, bool same,
-                                 const struct pairing_wish *wish)
+enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
+                              const struct pairing_wish *wish)
 {
-    if (memcmp(a->id, pr->record.id, 16) == 0 && same) {
-        pr->record.known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
-        return pr->record.state == MANIFEST_DEPLOYED ? VERDICT_START_OVER : VERDICT_ADOPT;
+    struct attribute a;
+    const enum attribute_finding attribute =
+        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
+    const bool carries = attribute == ATTRIBUTE_FOUND;
+    if (attribute == ATTRIBUTE_BAD)
+        return VERDICT_REFUSE;
+    if (found != MANIFEST_VALID)
+        return of_invalid(pr, found, carries, wish);
+    struct manifest_record *r = &pr->record;
+    const bool same = identity_same_inode(&pr->identity, r),
+               same_device = r->device == pr->identity.device;
+    if (carries && (!same || memcmp(a.id, r->id, 16) != 0)) {
+        report_error(ESTALE,
+                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
+                     "%s says: was it copied together with its attribute?",
+                     pr->folder.path, pr->names.manifest, pr->path);
+        /* In a folder that the attribute names this may be the pairing of a file of another file system, which is in use. */
+        return same_device && wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
     }
-    report_error(ESTALE,
-                 "the manifest %s/%s belongs to another file or pairing than the attribute of "
-                 "%s says: was it copied together with its attribute?",
-                 pr->folder.path, pr->names.manifest, pr->path);
-    /* In a folder that the attribute names this may be the pairing of a file of another file system, which is in use. */
-    return pr->record.device == pr->identity.device ? stale(wish) : VERDICT_REFUSE;
-}
-
-/* The file has no attribute, and the manifest is of its inode. */
-static enum verdict of_same_inode(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    if (pr->identity.known)
+    if (carries)
+        r->known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
+    if (same && r->state == MANIFEST_DEPLOYED)
+        return VERDICT_START_OVER; /* holds nothing: a removal that was cut */
+    /* The file never had one: its file system answers for attributes, but takes none. */
+    if (same && attribute == ATTRIBUTE_NONE && !(r->known & MANIFEST_KNOWS_ATTRIBUTE))
+        pr->has_attributes = false;
+    if (carries || (same && pr->identity.known))
         return VERDICT_ADOPT;
-    report_error(ESTALE,
-                 "there is a reflection %s/%s, but neither attribute, birth time nor "
-                 "generation tells whether it belongs to %s",
-                 pr->folder.path, pr->names.reflection, pr->path);
-    return stale(wish);
-}
-
-/* The file has no attribute, and the manifest is of another inode. In a folder that the user chose, files of several
- * file systems meet, and one inode number may be in use twice: never set aside the pairing of a file that exists. */
-static enum verdict of_another(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    if (pr->record.device != pr->identity.device && wish->folder)
+    if (same) {
+        report_error(ESTALE,
+                     "there is a reflection %s/%s, but neither attribute, birth time nor "
+                     "generation tells whether it belongs to %s",
+                     pr->folder.path, pr->names.reflection, pr->path);
+        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+    }
+    /* In a folder that the user chose, files of several file systems meet, and one inode number may be in use twice: never set
+     * aside the pairing of a file that exists. */
+    if (!same_device && wish->folder)
         return report_error(ESTALE,
                             "the reflection %s/%s belongs to a file of another file system with "
                             "the same inode number; choose another reflection folder for %s",
@@ -96,29 +98,6 @@ static enum verdict of_another(const struct pairing *pr, const struct pairing_wi
         return report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
                             pr->folder.path, pr->names.reflection);
     return VERDICT_SET_ASIDE;
-}
-
-enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
-                              const struct pairing_wish *wish)
-{
-    struct attribute a;
-    enum attribute_finding attribute =
-        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
-    if (attribute == ATTRIBUTE_BAD)
-        return VERDICT_REFUSE;
-    if (found != MANIFEST_VALID)
-        return of_invalid(pr, found, attribute == ATTRIBUTE_FOUND, wish);
-    const bool same = identity_same_inode(&pr->identity, &pr->record);
-    if (attribute == ATTRIBUTE_FOUND)
-        return of_attribute(pr, &a, same, wish);
-    if (same && pr->record.state == MANIFEST_DEPLOYED)
-        return VERDICT_START_OVER; /* holds nothing: a removal that was cut */
-    /* The file never had one: its file system answers for attributes, but takes none. */
-    if (same && attribute == ATTRIBUTE_NONE && !(pr->record.known & MANIFEST_KNOWS_ATTRIBUTE))
-        pr->has_attributes = false;
-    if (same)
-        return of_same_inode(pr, wish);
-    return of_another(pr, wish);
 }
 
 /* ---- may it be used? ---- */
@@ -193,17 +172,20 @@ static int look_for_attribute(const struct pairing *pr)
                         pr->path, pr->folder.path, pr->names.reflection);
 }
 
-/* Gives a file of the pairing owner, group and mode of the original, which may have changed: the
+/* Gives the files of the pairing owner, group and mode of the original, which may have changed: the
  * reflection holds content of the original. If the caller has no permission for that, logs a warning. */
-static void follow(const struct pairing *pr, int fd, const char *name)
+static void follow(const struct pairing *pr)
 {
+    const int files[] = {pr->reflection, pr->lock};
     struct stat st;
-    if (ownership_give(&pr->identity.trust, fd) < 0 && fstat(fd, &st) == 0 &&
-        (st.st_mode & 0666 & ~pr->identity.trust.mode))
-        report_log(REPORT_WARNING,
-                   "%s/%s has mode %03o, which permits more than the mode of %s: its owner has to "
-                   "change it",
-                   pr->folder.path, name, (unsigned)st.st_mode & 0777, pr->path);
+    for (int i = 0; i < 2; i++)
+        if (ownership_give(&pr->identity.trust, files[i]) < 0 && fstat(files[i], &st) == 0 &&
+            (st.st_mode & 0666 & ~pr->identity.trust.mode))
+            report_log(REPORT_WARNING,
+                       "%s/%s has mode %03o, which permits more than the mode of %s: its owner has "
+                       "to change it",
+                       pr->folder.path, i ? pr->names.manifest : pr->names.reflection,
+                       (unsigned)st.st_mode & 0777, pr->path);
 }
 
 /* persist-order R3 (writer: M1): the record that was read may be visible and not durable, if its writer was
@@ -235,8 +217,7 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
         return check_not_written(pr, wish);
     if (wish->only_looks)
         return wish->join(pr, wish->arg);
-    follow(pr, pr->reflection, pr->names.reflection);
-    follow(pr, pr->lock, pr->names.manifest);
+    follow(pr);
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
@@ -257,10 +238,9 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     if (check_reflection(pr, wish, pr->size) < 0)
         return -1;
     birth_choose_domain(pr, wish);
-    if (birth_map_manifest(pr) < 0)
+    if (birth_allocate(pr) < 0)
         return -1;
-    follow(pr, pr->reflection, pr->names.reflection);
-    follow(pr, pr->lock, pr->names.manifest);
+    follow(pr);
     if (pr->record.state == MANIFEST_IN_USE && area_are_lost(&pr->record))
         report_log(REPORT_WARNING,
                    "the machine was restarted while %s was mapped in domain process, which "
@@ -312,7 +292,7 @@ int adopt_anew(struct pairing *pr, const struct pairing_wish *wish)
         return removal_set_aside(pr, "is empty: an older one");
     /* persist-order P2: an interrupted removal is recognized. */
     birth_choose_domain(pr, wish);
-    if (birth_map_manifest(pr) < 0)
+    if (birth_allocate(pr) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
     memset(&pr->record.guard, 0, sizeof(pr->record.guard));

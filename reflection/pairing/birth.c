@@ -44,21 +44,17 @@ void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
     persist_init(&pr->persist, domain);
 }
 
-int birth_map_manifest(struct pairing *pr)
+int birth_allocate(struct pairing *pr)
 {
-    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BORN_BYTES) < 0) {
-        if (errno == EOPNOTSUPP)
-            return report_error(
-                EOPNOTSUPP,
-                "the file system of %s has no fallocate(2), which libato needs: name a folder on "
-                "another one by ATO_REFLECTION_DIR or reflection_dir",
-                pr->folder.path);
-        return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
-    }
-    if (!pr->manifest)
-        pr->manifest = folder_map(pr->lock, O_RDWR, MANIFEST_BYTES, 0);
-    return pr->manifest ? 0
-                        : folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
+    if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BORN_BYTES) == 0)
+        return 0;
+    if (errno == EOPNOTSUPP)
+        return report_error(
+            EOPNOTSUPP,
+            "the file system of %s has no fallocate(2), which libato needs: name a folder on "
+            "another one by ATO_REFLECTION_DIR or reflection_dir",
+            pr->folder.path);
+    return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
 }
 
 int birth_write_record(struct pairing *pr)
@@ -100,8 +96,11 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot clear the manifest");
-    if (birth_map_manifest(pr) < 0)
+    if (birth_allocate(pr) < 0)
         return -1;
+    pr->manifest = folder_map(pr->lock, O_RDWR, MANIFEST_BYTES, 0);
+    if (!pr->manifest)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
     if (ownership_give(&pr->identity.trust, pr->lock) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot set the mode of");
     memset(&pr->record, 0, sizeof(pr->record));

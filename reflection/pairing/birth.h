@@ -24,8 +24,8 @@ int birth_end(struct pairing *pr);
  * open. */
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
-/* Maps the manifest, if it is not mapped, and allocates space for it and for the area of slot 0. */
-int birth_map_manifest(struct pairing *pr);
+/* Allocates space for the manifest and for the area of slot 0. */
+int birth_allocate(struct pairing *pr);
 
 /* Writes the next version of pr->record, durably. */
 int birth_write_record(struct pairing *pr);
