@@ -8,6 +8,7 @@
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
 #include "reflection/media/locks.h"
+#include "reflection/media/races.h"
 #include "reflection/media/report.h"
 
 #include <pthread.h>
@@ -16,7 +17,7 @@ static void before_fork(void)
 {
     for (enum mutex i = 0; i < MUTEXES; i++)
         mutex_lock(i);
-    report_before_fork();
+    pthread_mutex_lock(&report_lock);
 }
 
 static void unlock_all(void)
@@ -27,7 +28,7 @@ static void unlock_all(void)
 
 static void in_parent(void)
 {
-    report_in_parent();
+    pthread_mutex_unlock(&report_lock);
     unlock_all();
 }
 
@@ -43,7 +44,9 @@ static void in_child(void)
     journals_forget_all();
     files_forget();
     thread_forget_others();
-    report_in_child();
+    /* Not an unlock: the lock's owner is the parent's thread id. */
+    RACES_FREED(&report_lock);
+    report_lock = (pthread_mutex_t)REPORT_LOCK_FREE;
     unlock_all();
 }
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/media/report.h"
 
-#include "reflection/media/races.h"
-
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +13,7 @@ static _Thread_local char sentence[REPORT_SENTENCE];
 /* The sink changes rarely and is read on failures only, so a lock is good enough. It ensures that the old
  * sink is not called any more after report_set_log() returned. Recursive: a sink that calls the library
  * (which it must not) gets wrong output instead of a deadlock. */
-static pthread_mutex_t sink_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+pthread_mutex_t report_lock = REPORT_LOCK_FREE;
 static void (*sink)(void *arg, int level, const char *sentence);
 static void *sink_arg;
 
@@ -46,12 +43,12 @@ static void log_to_environment(int level, const char *text)
 static void pass_on(int level, const char *text)
 {
     KEEP_ERRNO();
-    pthread_mutex_lock(&sink_lock);
+    pthread_mutex_lock(&report_lock);
     if (sink)
         sink(sink_arg, level, text);
     else
         log_to_environment(level, text);
-    pthread_mutex_unlock(&sink_lock);
+    pthread_mutex_unlock(&report_lock);
 }
 
 /* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
@@ -115,25 +112,8 @@ int report_again(const struct report_kept *k)
 
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg)
 {
-    pthread_mutex_lock(&sink_lock);
+    pthread_mutex_lock(&report_lock);
     sink = log;
     sink_arg = arg;
-    pthread_mutex_unlock(&sink_lock);
-}
-
-void report_before_fork(void)
-{
-    pthread_mutex_lock(&sink_lock);
-}
-
-void report_in_parent(void)
-{
-    pthread_mutex_unlock(&sink_lock);
-}
-
-void report_in_child(void)
-{
-    /* Not an unlock: the lock's owner is the parent's thread id. */
-    RACES_FREED(&sink_lock);
-    sink_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    pthread_mutex_unlock(&report_lock);
 }

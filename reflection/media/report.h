@@ -9,6 +9,7 @@
 #define ATO_REFLECTION_MEDIA_REPORT_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -56,9 +57,8 @@ int report_again(const struct report_kept *k);
 /* Sets the function that gets log sentences. NULL: where ATO_LOG says. */
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
 
-/* For fork(): the child must not inherit the sink's lock from a thread that it does not have. */
-void report_before_fork(void);
-void report_in_parent(void);
-void report_in_child(void);
+/* Held while the log is written to. For fork(): the child must not inherit it from a thread that it does not have. */
+extern pthread_mutex_t report_lock;
+#define REPORT_LOCK_FREE PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
 
 #endif

@@ -77,20 +77,18 @@ static int drop(const struct pairing *pr, const char *why)
     return 0;
 }
 
-/* Finds the folder with the file's pairing. `sibling`: the one beside the file. Returns
- * 1, with pr->folder open; 0 if there is none; -1. */
-static int find(struct pairing *pr, const char *sibling, const struct pairing_wish *wish)
+int lookup(struct pairing *pr, const struct pairing_wish *wish)
 {
-    char told[PATH_MAX];
+    char told[PATH_MAX], sibling[PATH_MAX];
     struct attribute a;
     const enum attribute_finding found = attribute_read(pr->original, pr->path, &a);
-    const bool named = found == ATTRIBUTE_FOUND;
+    const bool named = found == ATTRIBUTE_FOUND, copied = named && a.inode != pr->identity.inode;
     const char *const places[] = {named ? told : NULL, sibling, wish->folder};
-    int there = 0;
-    if (found == ATTRIBUTE_BAD || (named && place(pr, a.folder, told) < 0))
+    if (found == ATTRIBUTE_BAD || place(pr, FOLDER_NAME, sibling) < 0 ||
+        (named && place(pr, a.folder, told) < 0))
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;
-    if (named && a.inode != pr->identity.inode && wish->only_looks)
+    if (copied && wish->only_looks)
         return report_error(
             EAGAIN,
             "%s carries the attribute user.ato of the file that it was copied from: a process has "
@@ -98,7 +96,7 @@ static int find(struct pairing *pr, const char *sibling, const struct pairing_wi
             pr->path);
     /* The copied bytes may differ from the content of the source. And if the file was moved to another file system, the attribute
      * may be the only trace of its reflection. */
-    if (named && a.inode != pr->identity.inode && !wish->prefer_file)
+    if (copied && !wish->prefer_file)
         return report_error(ESTALE,
                             "%s was copied or moved while it was not plain: the reflection of its "
                             "source (inode %" PRIu64
@@ -107,34 +105,24 @@ static int find(struct pairing *pr, const char *sibling, const struct pairing_wi
                             "of this file, map it with ATO_PREFER_FILE, or remove the attribute "
                             "user.ato",
                             pr->path, a.inode, a.folder);
-    if (named && a.inode != pr->identity.inode)
-        return drop(pr, "was copied from another file");
-    /* Without attributes the file does not name the folder of a reflection that a crash left. */
-    if (found == ATTRIBUTE_NONE && !wish->only_looks)
-        return 0;
-    for (int i = 0; i < 3 && there == 0; i++)
-        if (places[i])
+    /* Without an attribute the pairing, if there is one, lies where a new one would be made. (A reader makes none, and a file
+     * system without attributes tells nothing.) */
+    int there = 0;
+    for (int i = 0; i < 3 && there == 0 && !copied; i++)
+        if (places[i] && (found != ATTRIBUTE_NONE || wish->only_looks))
             there = is_in(pr, places[i]);
-    if (there != 0 || !named)
+    if (there != 0)
         return there;
-    if (!still_says(pr, &a))
-        return find(pr, sibling, wish);
-    if (!wish->prefer_file)
+    if (named && !copied && !still_says(pr, &a))
+        return lookup(pr, wish);
+    if (named && !wish->prefer_file)
         return report_error(ESTALE,
                             "the reflection of %s is missing: it is neither in %s, which the "
                             "attribute user.ato names, nor in %s. Bring it back; to keep the bytes "
                             "of the file, map it with ATO_PREFER_FILE",
                             pr->path, told, sibling);
-    return drop(pr, "has lost its reflection");
-}
-
-int lookup(struct pairing *pr, const struct pairing_wish *wish)
-{
-    char sibling[PATH_MAX];
-    int there = place(pr, FOLDER_NAME, sibling);
-    if (there == 0)
-        there = find(pr, sibling, wish);
-    if (there == 0 && !wish->only_looks)
-        return folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
-    return there;
+    if (named && drop(pr, copied ? "was copied from another file" : "has lost its reflection") < 0)
+        return -1;
+    return wish->only_looks ? 0
+                            : folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);
 }

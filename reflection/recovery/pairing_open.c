@@ -111,32 +111,21 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
     }
 }
 
-/* Looks whether a manifest without a valid copy may be one that was never used. A manifest gets its length before its
- * bytes. Any other file is not libato's: it may be a user's file that was renamed, and must not be
- * overwritten. Returns 1, 0; -1 with a sentence. */
-static int may_be_unborn(const struct pairing *pr, const char *bytes)
-{
-    static const char zeros[MANIFEST_BYTES];
-    const off_t length = fsops_length(pr->lock);
-    if (length < 0)
-        return folder_error(&pr->folder, pr->names.manifest, "cannot find the length of");
-    return length == MANIFEST_BYTES || length == MANIFEST_BORN_BYTES ||
-           (length < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
-}
-
 static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
+    static const char zeros[MANIFEST_BYTES];
     _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
-    if (pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
+    const off_t length = fsops_length(pr->lock);
+    if (length < 0 || pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
     enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    const int unborn = found == MANIFEST_UNBORN ? may_be_unborn(pr, bytes) : 1;
-    if (unborn < 0)
-        return -1;
-    if (!unborn)
+    /* A manifest gets its length before its bytes. Any other file is not libato's: it may be a user's file that was renamed, and
+     * must not be overwritten. */
+    if (found == MANIFEST_UNBORN && length != MANIFEST_BYTES && length != MANIFEST_BORN_BYTES &&
+        (length > MANIFEST_BYTES || memcmp(bytes, zeros, MANIFEST_BYTES) != 0))
         found = MANIFEST_DAMAGED;
     /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets PAIRING_NOT_YET below. */
