@@ -25,20 +25,6 @@
 enum { MARK_BYTES = NAME_MAX + 96 };
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-static int open_parent(const char *path, const char **name)
-{
-    char parent[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    snprintf(parent, sizeof(parent), "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    *name = slash + 1;
-    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        report_errno(errno,
-                     "cannot open the folder %s, in which the reflection folder has its place",
-                     parent);
-    return fd;
-}
-
 bool folder_is_unfinished(const char *found, const char *name)
 {
     const size_t n = strlen(name);
@@ -74,16 +60,38 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
     return r;
 }
 
-static int check_trust(struct folder *f, const struct stat *parent)
+/* Makes the folder, for the users that may write beside the file. Without privileges its maker stays the owner, which is trusted
+ * too. Returns 0; -1 with errno. */
+static int make_folder(const struct folder *f)
 {
+    char around[PATH_MAX];
     struct stat st;
-    if (fstat(f->fd, &st) < 0)
-        return report_errno(errno, "cannot stat %s", f->path);
+    const char *slash = strrchr(f->path, '/');
+    snprintf(around, sizeof(around), "%.*s", slash == f->path ? 1 : (int)(slash - f->path),
+             f->path);
+    const int fd = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int r = fstat(fd, &st);
+    if (r == 0) {
+        const struct trust like = {st.st_uid, st.st_gid, ownership_mode(fd, st.st_mode)};
+        r = folder_make(fd, slash + 1, &like, true);
+    }
+    KEEP_ERRNO();
+    close(fd);
+    return r;
+}
+
+static int check_trust(struct folder *f)
+{
+    struct stat st, around;
+    if (fstat(f->fd, &st) < 0 || fstatat(f->fd, "..", &around, 0) < 0)
+        return report_errno(errno, "cannot stat %s, or the folder around it", f->path);
     f->device = st.st_dev;
     f->inode = st.st_ino;
     /* Of its group, if that may rename names around the folder: only members can give a folder that group. */
-    const mode_t group = parent->st_mode & S_ISVTX ? 0 : parent->st_mode & S_IWGRP;
-    if (!ownership_maker(&(struct trust){parent->st_uid, parent->st_gid, group}, &st))
+    const mode_t group = around.st_mode & S_ISVTX ? 0 : around.st_mode & S_IWGRP;
+    if (!ownership_maker(&(struct trust){around.st_uid, around.st_gid, group}, &st))
         return report_error(
             EACCES,
             "the reflection folder %s belongs to user %u, and is refused: it must belong to the "
@@ -93,37 +101,9 @@ static int check_trust(struct folder *f, const struct stat *parent)
     return 0;
 }
 
-/* Opens the folder as f->fd, whose name in `parent` is `name`. */
-static int open_in(struct folder *f, int parent, const char *name, bool make)
-{
-    struct stat around;
-    if (fstat(parent, &around) < 0)
-        return report_errno(errno, "cannot stat the folder around %s", f->path);
-    f->fd = openat(parent, name, OPEN_FLAGS);
-    if (f->fd < 0 && errno == ENOENT && make) {
-        /* For the users that may write beside the file. Without privileges its maker stays the owner, which is trusted too. */
-        const struct trust like = {around.st_uid, around.st_gid,
-                                   ownership_mode(parent, around.st_mode)};
-        if (folder_make(parent, name, &like, true) == 0)
-            f->fd = openat(parent, name, OPEN_FLAGS);
-    }
-    if (f->fd >= 0)
-        return check_trust(f, &around);
-    if (errno == ELOOP || errno == ENOTDIR)
-        return report_error(EACCES,
-                            "%s is a symbolic link or not a folder, and is refused as reflection "
-                            "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
-                            f->path);
-    return report_errno(errno,
-                        "cannot %s the reflection folder %s (for a file without a reflection, "
-                        "ATO_REFLECTION_DIR or reflection_dir names another one)",
-                        make ? "open or make" : "open", f->path);
-}
-
 int folder_open(struct folder *f, const char *path, bool make)
 {
     char cwd[PATH_MAX] = "";
-    const char *name;
     const bool relative = path[0] != '/';
     f->fd = -1;
     if (relative && !getcwd(cwd, sizeof(cwd)))
@@ -133,15 +113,24 @@ int folder_open(struct folder *f, const char *path, bool make)
     for (size_t n = strlen(f->path); n > 1 && f->path[n - 1] == '/';)
         f->path[--n] = '\0';
 
-    int parent = open_parent(f->path, &name);
-    if (parent < 0)
-        return -1;
-    int result = open_in(f, parent, name, make);
-    KEEP_ERRNO();
-    close(parent);
-    if (result < 0)
+    f->fd = open(f->path, OPEN_FLAGS);
+    if (f->fd < 0 && errno == ENOENT && make && make_folder(f) == 0)
+        f->fd = open(f->path, OPEN_FLAGS);
+    if (f->fd >= 0 && check_trust(f) == 0)
+        return 0;
+    if (f->fd >= 0)
         folder_close(f);
-    return result;
+    else if (errno == ELOOP || errno == ENOTDIR)
+        report_error(EACCES,
+                     "%s is a symbolic link or not a folder, and is refused as reflection "
+                     "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
+                     f->path);
+    else
+        report_errno(errno,
+                     "cannot %s the reflection folder %s (for a file without a reflection, "
+                     "ATO_REFLECTION_DIR or reflection_dir names another one)",
+                     make ? "open or make" : "open", f->path);
+    return -1;
 }
 
 void folder_close(struct folder *f)
@@ -244,15 +233,16 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
 /* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the
  * folder around it, name, own inode and birth time. A folder that was copied, or moved elsewhere, does not match; the birth time
  * is for a copy that has the same inode numbers on another file system. Returns false if there can be no such attribute. */
-static bool make_mark(const struct folder *f, int parent, const char *name, char mark[MARK_BYTES])
+static bool make_mark(const struct folder *f, int parent, char mark[MARK_BYTES])
 {
     struct stat around;
     struct statx own;
     if (fstat(parent, &around) < 0 || around.st_dev != f->device ||
         statx(f->fd, "", AT_EMPTY_PATH, STATX_BTIME, &own) < 0 || !(own.stx_mask & STATX_BTIME))
         return false;
-    snprintf(mark, MARK_BYTES, "%ju %s %ju %jd.%09u", (uintmax_t)around.st_ino, name,
-             (uintmax_t)f->inode, (intmax_t)own.stx_btime.tv_sec, own.stx_btime.tv_nsec);
+    snprintf(mark, MARK_BYTES, "%ju %s %ju %jd.%09u", (uintmax_t)around.st_ino,
+             strrchr(f->path, '/') + 1, (uintmax_t)f->inode, (intmax_t)own.stx_btime.tv_sec,
+             own.stx_btime.tv_nsec);
     return true;
 }
 
@@ -265,19 +255,18 @@ static bool is_marked(const struct folder *f, const char *mark)
 
 int folder_sync_name(const struct folder *f)
 {
-    const char *name;
     char mark[MARK_BYTES];
-    const int parent = open_parent(f->path, &name);
-    if (parent < 0)
-        return -1;
-    const bool known = make_mark(f, parent, name, mark), marked = known && is_marked(f, mark);
-    const int result = marked ? 0 : fsops_fsync(parent);
+    const int parent = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool known = parent >= 0 && make_mark(f, parent, mark),
+               marked = known && is_marked(f, mark);
+    const int result = parent < 0 ? -1 : marked ? 0 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
     else if (known && !marked) /* if it fails, the next birth syncs again */
         (void)fsops->fsetxattr(f->fd, NAMED, mark, strlen(mark), 0);
     KEEP_ERRNO();
-    close(parent);
+    if (parent >= 0)
+        close(parent);
     return result;
 }
 
