@@ -158,10 +158,7 @@ static int attach_to_others(struct pairing *pr, void *arg)
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
     f->settled = f->shared.header->settled;
-    if (attach_enter(f) == 0)
-        return 0;
-    shared_close(&f->shared, false);
-    return -1;
+    return attach_enter(f);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
