@@ -171,8 +171,6 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
             done = look(f);
     }
     pthread_mutex_unlock(&r->lock);
-    if (done == 0 && !reader_watches(f))
-        clock_nap(1000 * 1000);
     return done;
 }
 
@@ -194,7 +192,7 @@ static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n
         if (waited >= (reader_watches(f) ? patience : QUIET_PATIENCE_MS + patience))
             return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
-        if (r < 0 || (marked && waited >= 10))
+        if (r < 0 || !reader_watches(f) || (marked && waited >= 10))
             clock_nap(1000 * 1000);
         else if (marked)
             page_pause(*tries);

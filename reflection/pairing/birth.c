@@ -153,7 +153,7 @@ int birth_end(struct pairing *pr)
     if (write_attribute(pr) == 0) {
         /* The mask is visible after the attribute, and durable together with it: without the attribute the manifest, which
          * is found beside the file, has the guard. */
-        if (pr->newborn && guard_put_on(pr) < 0)
+        if (pr->newborn && guard_put(pr, true) < 0)
             return -1;
         return fsops_fsync(pr->original) == 0
                    ? 0

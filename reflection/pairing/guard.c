@@ -68,39 +68,24 @@ static int store(struct pairing *pr, const uint8_t *bytes)
     return 0;
 }
 
-/* The same as read_guarded(), if the record has a mask for these bytes; else 0. */
-static int read_maskable(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
+int guard_put(struct pairing *pr, bool on)
 {
-    const struct manifest_record *rec = &pr->record;
-    return rec->guard.bytes && rec->guarded[0] != rec->guard.plain[0] ? read_guarded(pr, bytes) : 0;
-}
-
-int guard_put_back(struct pairing *pr)
-{
-    const struct manifest_record *rec = &pr->record;
+    const struct manifest_guard *g = &pr->record.guard;
+    const uint8_t *masked = pr->record.guarded;
     uint8_t now[MANIFEST_GUARD_MAX];
-    const int there = read_maskable(pr, now);
-    if (there <= 0) /* the file does not have these bytes, or no mask */
-        return there;
-    bool is_known = true;
-    for (uint32_t i = 0; is_known && i < rec->guard.bytes; i++)
-        is_known = now[i] == rec->guarded[i] || now[i] == rec->guard.plain[i];
-    if (!is_known) {
-        report_log(REPORT_WARNING,
-                   "another program wrote to the guarded bytes of %s, %" PRIu32 " at %" PRIu64
-                   ": they are not restored",
-                   pr->path, rec->guard.bytes, rec->guard.offset);
+    if (!g->bytes || masked[0] == g->plain[0]) /* no mask */
         return 0;
-    }
+    const int there = read_guarded(pr, now);
+    if (there <= 0 || on)
+        return there <= 0 ? there : store(pr, masked);
+    for (uint32_t i = 0; i < g->bytes; i++)
+        if (now[i] != masked[i] && now[i] != g->plain[i]) {
+            report_log(REPORT_WARNING,
+                       "another program wrote to the guarded bytes of %s, %" PRIu32 " at %" PRIu64
+                       ": they are not restored",
+                       pr->path, g->bytes, g->offset);
+            return 0;
+        }
     /* Plain bytes are not stored again, since another program may change them meanwhile. */
-    if (memcmp(now, rec->guard.plain, rec->guard.bytes) == 0)
-        return 0;
-    return store(pr, rec->guard.plain);
-}
-
-int guard_put_on(struct pairing *pr)
-{
-    uint8_t now[MANIFEST_GUARD_MAX];
-    const int there = read_maskable(pr, now);
-    return there <= 0 ? there : store(pr, pr->record.guarded);
+    return memcmp(now, g->plain, g->bytes) == 0 ? 0 : store(pr, g->plain);
 }

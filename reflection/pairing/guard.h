@@ -21,11 +21,8 @@ bool guard_is_off(int file, const struct manifest_guard *g);
 /* Notes their masked values in pr->record. Returns 0; -1 with a sentence (EIO). */
 int guard_note(struct pairing *pr);
 
-/* Stores the masked values that pr->record has, if it has any, in a file that is being paired; the caller syncs the file.
- * Returns 0; -1 with a sentence. */
-int guard_put_on(struct pairing *pr);
-
-/* Puts them back; the caller syncs the file. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
-int guard_put_back(struct pairing *pr);
+/* `on`: stores the masked values that pr->record has, if it has any, in a file that is being paired. Else puts the plain ones
+ * back. The caller syncs the file. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
+int guard_put(struct pairing *pr, bool on);
 
 #endif

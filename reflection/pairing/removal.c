@@ -35,7 +35,7 @@ void removal_of_failed_birth(struct pairing *pr)
 {
     struct report_kept why;
     report_keep(&why);
-    (void)guard_put_back(pr);
+    (void)guard_put(pr, false);
     (void)finish_removal(pr); /* what is left is removed by the next map */
     (void)report_again(&why);
 }
@@ -54,7 +54,7 @@ int removal_start_over(struct pairing *pr)
     if (pr->record.state == MANIFEST_DEPLOYED &&
         (!carried || identity_restarted(&pr->record) ||
          attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
-        guard_put_back(pr) < 0)
+        guard_put(pr, false) < 0)
         return -1;
     return finish_removal(pr);
 }
@@ -68,7 +68,7 @@ int pairing_remove(struct pairing *pr)
     if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
-    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put_back(pr) < 0)
+    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put(pr, false) < 0)
         return -1;
     return finish_removal(pr);
 }
