@@ -55,9 +55,7 @@ struct connection {
     bool shorter;     /* the database got shorter than its file */
     sqlite3_int64
         ends_at; /* the length that the staged header says; 0: no header is staged, or it does not say */
-    int chunk;                 /* FCNTL_CHUNK_SIZE; 0 */
-    sqlite3_int64 fetch_limit; /* FCNTL_MMAP_SIZE */
-    int fetched;               /* pages that xFetch gave out and xUnfetch did not take back */
+    int chunk; /* FCNTL_CHUNK_SIZE; 0 */
     /* The last length of the file that differed from the view's and was dealt with. */
     sqlite3_int64 looked_at;
     sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */

@@ -105,11 +105,6 @@ void direct_leave(struct connection *c)
                       c->name);
 }
 
-bool direct_maps_below(const struct connection *c)
-{
-    return c->wants.journal_file && c->below->iVersion >= 3;
-}
-
 /* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
  * the original. Such a file is refused unless ?prefer=file is given. */
 static int take_copy(struct connection *c, const char *header)
@@ -203,8 +198,6 @@ static int look_at_header(struct connection *c)
                   "%s: a process was killed while it switched the database to WAL mode: open it "
                   "for writing once, then read it",
                   c->name);
-    if (!c->direct && direct_maps_below(c))
-        (void)c->below->xUnfetch(c->file, 0, NULL);
     if (c->direct)
         c->cut_to = 0;
     if (c->direct && has_view && database_length(c->db) != length_of_view(c))
@@ -405,37 +398,5 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
-    return r;
-}
-
-/* ---- pages that SQLite reads without a copy ---- */
-
-int data_fetch(struct connection *c, sqlite3_int64 offset, int n, void **page)
-{
-    const sqlite3_int64 end = offset + n;
-    *page = NULL;
-    if (c->direct)
-        return direct_maps_below(c) ? c->below->xFetch(c->file, offset, n, page) : SQLITE_OK;
-    /* In domain msync a deploy is a system call and a wait for the disk: a copy takes less. */
-    if (offset < MASK_HEADER || end > c->fetch_limit || c->pending.tx || !c->db->writable ||
-        end > committed(c) || c->db->domain == ATO_DOMAIN_MSYNC)
-        return SQLITE_OK;
-    if (ato_deploy(c->pending.view + offset, (size_t)n) == 0) {
-        *page = c->pending.view + offset;
-        c->fetched++;
-    }
-    return SQLITE_OK;
-}
-
-int data_fetch_limit(struct connection *c, sqlite3_int64 *limit)
-{
-    sqlite3_int64 now = -1;
-    if (c->fetched)
-        *limit = -1;
-    int r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, limit);
-    if (r == SQLITE_OK)
-        r = c->below->xFileControl(c->file, SQLITE_FCNTL_MMAP_SIZE, &now);
-    if (r == SQLITE_OK)
-        c->fetch_limit = now;
     return r;
 }

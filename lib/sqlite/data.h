@@ -23,13 +23,6 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset);
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset);
 int data_resize(struct connection *c, sqlite3_int64 size);
 
-/* xFetch: points `*page` at the n bytes at `offset`, which are deployed first and stay valid in the file until the next write; or
- * sets it to NULL, as in domain msync: SQLite has to read them then. Returns SQLITE_OK, or an error of the VFS below. */
-int data_fetch(struct connection *c, sqlite3_int64 offset, int n, void **page);
-
-/* FCNTL_MMAP_SIZE: no page is given out behind *limit, which the VFS below may lower. Gives the earlier limit. */
-int data_fetch_limit(struct connection *c, sqlite3_int64 *limit);
-
 /* FCNTL_SIZE_HINT: the database is going to have this size. */
 int data_expect(struct connection *c, sqlite3_int64 size);
 
@@ -42,10 +35,6 @@ int direct_settle(struct connection *c);
 /* Ends a transaction: makes the connection direct if the database is read eagerly or was switched to WAL mode. A failure is
  * logged; the next checkpoint or transaction tries again. */
 void direct_leave(struct connection *c);
-
-/* Returns whether the VFS below may map the file (xFetch). It may if nothing but that VFS makes the file shorter: it does
- * not learn of another truncation, and a load behind the end of a file raises SIGBUS. */
-bool direct_maps_below(const struct connection *c);
 
 /* ---- length ---- */
 

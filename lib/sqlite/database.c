@@ -303,8 +303,8 @@ static void let_in(struct database *db, const struct connection *self, const str
             pthread_mutex_unlock(&c->in_call);
 }
 
-/* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, has pages of xFetch
- * or has something staged that is not to be lost. */
+/* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, or has something staged
+ * that is not to be lost. */
 static bool keep_out(struct database *db, const struct connection *self, bool staged_is_lost)
 {
     for (struct connection *c = db->connections; c; c = c->next) {
@@ -312,7 +312,7 @@ static bool keep_out(struct database *db, const struct connection *self, bool st
             let_in(db, self, c);
             return false;
         }
-        if (c->fetched || (c->pending.tx && !staged_is_lost)) {
+        if (c->pending.tx && !staged_is_lost) {
             let_in(db, self, c->next);
             return false;
         }

@@ -66,7 +66,7 @@ bool database_read_header(const struct database *db, char header[MASK_HEADER]);
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
 
-/* Maps the file anew, unless another connection of this process is in a call or has pages of xFetch. That cuts a file that got
+/* Maps the file anew, unless another connection of this process is in a call. That cuts a file that got
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
  * view reaches. `prefer_file`: other programs may have changed the length of the file; it is mapped anew only if it is plain, and
  * has no view for as long as other processes keep the old length mapped. If mapping fails the connections fail until one of

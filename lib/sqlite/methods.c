@@ -311,8 +311,6 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_CHUNK_SIZE:
         c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
         return SQLITE_OK;
-    case SQLITE_FCNTL_MMAP_SIZE:
-        return data_fetch_limit(c, arg);
     case SQLITE_FCNTL_PDB:
         c->user = arg;
         return c->below->xFileControl(c->file, what, arg);
@@ -396,34 +394,14 @@ static int connection_control(sqlite3_file *file, int what, void *arg)
     return leave(c, control(c, what, arg));
 }
 
-static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
-{
-    struct connection *c = enter(file);
-    return leave(c, data_fetch(c, offset, n, page));
-}
-
-/* `page` is NULL when SQLite wants the mapping to be dropped, since others have changed the database, and has no page in use. */
-static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
-{
-    struct connection *c = enter(file);
-    const char *view = c->pending.view, *at = page;
-    const bool is_ours = view && at >= view && at < view + c->db->view.max_size;
-    int r = SQLITE_OK;
-    if (is_ours)
-        c->fetched--;
-    else if (direct_maps_below(c))
-        r = c->below->xUnfetch(c->file, offset, page);
-    return leave(c, r);
-}
-
-/* The methods of the VFS below, some of which are replaced. SQLite calls those of shared memory if they are set: a VFS without
- * it (unix-none) has none. */
+/* The methods of the VFS below, some of which are replaced; not xFetch, which gives out pages of a mapping that would have to
+ * stay. SQLite calls those of shared memory if they are set: a VFS without it (unix-none) has none. */
 static void set_methods(struct connection *c)
 {
-    const size_t known = c->below->iVersion >= 2 ? offsetof(sqlite3_io_methods, xFetch)
-                                                 : offsetof(sqlite3_io_methods, xShmMap);
-    memcpy(&c->methods, c->below, known);
-    c->methods.iVersion = 3;
+    const bool has_more = c->below->iVersion >= 2;
+    memcpy(&c->methods, c->below,
+           has_more ? offsetof(sqlite3_io_methods, xFetch) : offsetof(sqlite3_io_methods, xShmMap));
+    c->methods.iVersion = 2;
     c->methods.xClose = connection_close;
     c->methods.xRead = connection_read;
     c->methods.xWrite = connection_write;
@@ -434,8 +412,6 @@ static void set_methods(struct connection *c)
     c->methods.xUnlock = connection_unlock;
     c->methods.xFileControl = connection_control;
     c->methods.xDeviceCharacteristics = connection_characteristics;
-    c->methods.xFetch = connection_fetch;
-    c->methods.xUnfetch = connection_unfetch;
     c->file->pMethods = &c->methods;
 }
 

@@ -118,66 +118,28 @@ TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
     }
 }
 
-/* In domain msync a deploy waits for the disk, which takes longer than a copy. */
-TEST_F(SqlitePages, AreDeployedForAReadButInDomainMsync)
+/* This VFS gives out no pages: SQLite reads them. */
+TEST_F(SqlitePages, AreReadWhateverMmapSizeSays)
 {
-    for (const char *domain : {"process", "msync"}) {
-        setenv("ATO_DURABILITY", domain, 1);
-        make("a.db", "DROP TABLE IF EXISTS t");
-        Db db(path());
-        MUST(db,
-             fill("t", 10, 400) + "; UPDATE t SET b=a||b WHERE a>5; PRAGMA mmap_size=100000000");
-        unsetenv("ATO_DURABILITY");
-        auto away = [&] {
-            return db.number("SELECT json_extract('" + db.text("PRAGMA ato_stat") +
-                             "', '$.slices_in_reflection')");
-        };
-        const auto before = away();
-        EXPECT_GT(before, 100) << domain;
-        Db reader(path());
-        MUST(reader, "PRAGMA mmap_size=100000000");
-        EXPECT_EQ(reader.number("SELECT a FROM t WHERE a=300"), 300);
-        EXPECT_EQ(reader.number("SELECT count(*) FROM t"), 394);
-        EXPECT_EQ(away() == before, domain == std::string("msync")) << away();
-        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    }
-}
-
-TEST_F(SqlitePages, AreMappedWhereAsked)
-{
-    make();
-    Db db(path()), writer(path());
-    EXPECT_EQ(db.text("PRAGMA mmap_size=100000000"), "100000000");
-    MUST(writer, fill("t", 10, 300));
-    for (int turn = 0; turn < 30; turn++) {
-        MUST(writer, "UPDATE t SET b=printf('%400d-" + std::to_string(turn) + "', a)");
-        EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b LIKE '%-" + std::to_string(turn) + "'"),
-                  294);
-    }
-    MUST(writer, "DELETE FROM t WHERE a>5; VACUUM");
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    EXPECT_EQ(db.text("PRAGMA mmap_size=0"), "0");
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
-}
-
-TEST_F(SqlitePages, MappedByAReaderDoNotBlockAWriter)
-{
-    make();
-    Db db(path()), writer(path());
-    MUST(writer,
-         "PRAGMA journal_mode=wal;" + fill("t", 10, 300) + "; PRAGMA wal_checkpoint(truncate)");
-    MUST(db, "PRAGMA mmap_size=100000000");
-    sqlite3_stmt *s = nullptr;
-    ASSERT_EQ(sqlite3_prepare_v2(db.handle, "SELECT a, b FROM t", -1, &s, nullptr), SQLITE_OK);
-    int n = 0;
-    for (; sqlite3_step(s) == SQLITE_ROW; n++)
-        if (n % 50 == 0) {
-            MUST(writer, "UPDATE t SET b=a+1000000; PRAGMA wal_checkpoint");
+    for (const char *mode : {"delete", "wal"}) {
+        SCOPED_TRACE(mode);
+        const std::string name = std::string(mode) + ".db";
+        make(name, std::string("PRAGMA journal_mode=") + mode);
+        Db db(path(name)), writer(path(name));
+        EXPECT_EQ(db.text("PRAGMA mmap_size=100000000"), "0");
+        MUST(writer, fill("t", 10, 300));
+        for (int turn = 0; turn < 30; turn++) {
+            MUST(writer, "UPDATE t SET b=printf('%400d-" + std::to_string(turn) + "', a)");
+            EXPECT_EQ(
+                db.number("SELECT count(*) FROM t WHERE b LIKE '%-" + std::to_string(turn) + "'"),
+                294);
         }
-    EXPECT_EQ(sqlite3_finalize(s), SQLITE_OK);
-    EXPECT_EQ(n, 294);
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        MUST(writer, "DELETE FROM t WHERE a>5; VACUUM; PRAGMA wal_checkpoint(truncate)");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.text("PRAGMA mmap_size=0"), "0");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+    }
 }
 
 } // namespace sql
