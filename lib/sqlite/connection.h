@@ -56,9 +56,6 @@ struct connection {
     sqlite3_int64
         ends_at; /* the length that the staged header says; 0: no header is staged, or it does not say */
     int chunk; /* FCNTL_CHUNK_SIZE; 0 */
-    /* The last length of the file that differed from the view's and was dealt with. */
-    sqlite3_int64 looked_at;
-    sqlite3_int64 cut_to; /* other programs cut the file to this length, plus 1; 0: they did not */
 };
 
 /* Returns the connection of SQLite's handle. */

@@ -16,19 +16,13 @@ sqlite3_int64 length_of_view(const struct connection *c)
     return c->pending.view ? (sqlite3_int64)ato_size(c->pending.view) : -1;
 }
 
-/* Returns the length that libato has, without what other programs have cut off: a load behind the end of the file raises SIGBUS. */
+/* Returns the length that libato has. Before a connection has SHARED other programs may have cut the file, and a load behind its
+ * end raises SIGBUS; direct_settle() looks at that once. */
 static sqlite3_int64 committed(const struct connection *c)
 {
     const sqlite3_int64 size = length_of_view(c);
-    return c->cut_to && c->cut_to - 1 < size ? c->cut_to - 1 : size;
-}
-
-/* Returns whether another process made the file longer than it is mapped here. libato gives the end of the mapping as its size
- * then. */
-static bool is_outgrown(const struct connection *c, sqlite3_int64 size)
-{
-    const sqlite3_int64 reach = (sqlite3_int64)c->db->view.max_size;
-    return size >= reach && database_length(c->db) > reach;
+    const sqlite3_int64 length = c->lock == SQLITE_LOCK_NONE ? database_length(c->db) : size;
+    return length < size ? length : size;
 }
 
 int length_get(struct connection *c, sqlite3_int64 *size)
@@ -36,48 +30,37 @@ int length_get(struct connection *c, sqlite3_int64 *size)
     if (c->direct && !c->pending.tx)
         return c->below->xFileSize(c->file, size);
     *size = c->pending.tx ? c->pending.size : committed(c);
-    if (!c->pending.tx && is_outgrown(c, *size)) {
-        database_renew(c, false);
-        *size = committed(c);
-        if (is_outgrown(c, *size))
-            return fault(SQLITE_IOERR_FSTAT,
-                         "another process made %s longer than this process has it mapped: close "
-                         "all its connections here, then open it again",
-                         c->name);
-    }
     return *size < 0 ? fault_of_libato(SQLITE_IOERR_FSTAT, "cannot find the size of", c->name)
                      : SQLITE_OK;
 }
 
-/* In this order: a process of libato's that makes the file longer changes the file's length first. */
-bool length_look(struct connection *c)
+/* Returns whether another process made the file longer than it is mapped here. libato gives the end of the mapping as its size
+ * then. */
+static bool is_outgrown(const struct connection *c, sqlite3_int64 length)
 {
-    const sqlite3_int64 size = length_of_view(c), length = database_length(c->db);
-    c->cut_to = !c->direct && length >= 0 && length < size ? length + 1 : 0;
-    return length != size && length != c->looked_at;
+    const sqlite3_int64 reach = (sqlite3_int64)c->db->view.max_size;
+    return length_of_view(c) >= reach && length > reach;
 }
 
-void length_find(struct connection *c)
+/* Looks at the length of a masked file. It may be longer than the database, since libato cuts it when it is unmapped, but not
+ * shorter. */
+static int check_length(struct connection *c)
 {
-    /* The lengths may stay different: a file that got shorter keeps its length while other processes have it mapped. */
-    if (c->pending.view && length_look(c)) {
-        c->looked_at = database_length(c->db);
-        database_renew(c, true);
-        (void)length_look(c);
-    }
-}
-
-int length_require(struct connection *c, int code)
-{
-    c->looked_at = -1;
-    length_find(c);
-    if (database_length(c->db) == length_of_view(c))
-        return SQLITE_OK;
-    return fault(
-        code,
-        "another program changed the length of %s while several processes had it open through ato: "
-        "each of these has to read or close the database before it can be written to",
-        c->name);
+    const sqlite3_int64 length = database_length(c->db);
+    if (is_outgrown(c, length))
+        database_renew(c, false);
+    if (!c->pending.view) /* it got its reflection just now, or cannot be mapped now */
+        return SQLITE_BUSY;
+    if (length < length_of_view(c))
+        return fault(SQLITE_IOERR_FSTAT,
+                     "another program truncated %s to %lld bytes while it was open", c->name,
+                     (long long)length);
+    if (is_outgrown(c, length))
+        return fault(SQLITE_IOERR_FSTAT,
+                     "another process made %s longer than this process has it mapped: close all "
+                     "its connections here, then open it again",
+                     c->name);
+    return SQLITE_OK;
 }
 
 /* ---- which VFS ---- */
@@ -159,15 +142,11 @@ static int look_at_reflection(struct connection *c, const char *header, bool is_
 static int read_header(struct connection *c, char header[MASK_HEADER])
 {
     char *view = c->pending.view;
-    memset(header, 0, MASK_HEADER);
-    /* Only a file that is known to be masked is not cut by other programs: a load behind its end would raise SIGBUS. */
-    if ((!view || c->direct || !c->db->guarded) && !database_read_header(c->db, header)) {
-        memset(header, 0, MASK_HEADER);
-        return SQLITE_OK;
-    }
-    if (view && length_of_view(c) >= MASK_HEADER && !ato_memcpy(header, view, MASK_HEADER) &&
-        errno != EFAULT)
+    const int r = view ? mask_read(view, database_length(c->db), header) : 1;
+    if (r < 0)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
+    if (r > 0 && !database_read_header(c->db, header))
+        memset(header, 0, MASK_HEADER);
     return SQLITE_OK;
 }
 
@@ -199,9 +178,9 @@ static int look_at_header(struct connection *c)
                   "for writing once, then read it",
                   c->name);
     if (c->direct)
-        c->cut_to = 0;
-    if (c->direct && has_view && database_length(c->db) != length_of_view(c))
-        database_renew(c, true);
+        direct_follow(c);
+    else if (r == SQLITE_OK)
+        r = check_length(c);
     return r;
 }
 
@@ -217,6 +196,35 @@ int direct_settle(struct connection *c)
                      : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
                                         : SQLITE_IOERR_LOCK;
     return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
+}
+
+void direct_follow(struct connection *c)
+{
+    if (c->pending.view && database_length(c->db) != length_of_view(c))
+        database_renew(c, true);
+}
+
+int data_reserve(struct connection *c)
+{
+    if (c->direct)
+        direct_follow(c);
+    if (!c->pending.view) {
+        if (database_map(c, TO_WRITE) < 0) {
+            const bool is_forbidden = errno == EACCES || errno == EPERM || errno == EROFS;
+            return fault_of_libato(is_forbidden ? SQLITE_READONLY_DIRECTORY : SQLITE_CANTOPEN,
+                                   "cannot map", c->name);
+        }
+        const int r = direct_settle(c);
+        if (r != SQLITE_OK)
+            return r;
+    }
+    if (!c->direct || database_length(c->db) == length_of_view(c))
+        return SQLITE_OK;
+    return fault(
+        SQLITE_BUSY,
+        "another program changed the length of %s while several processes had it open through ato: "
+        "each of these has to read or close the database before it can be written to",
+        c->name);
 }
 
 /* ---- reads and writes ---- */
@@ -287,15 +295,6 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     return r;
 }
 
-static int check_writable(const struct connection *c)
-{
-    if (c->cut_to)
-        return fault(SQLITE_IOERR_WRITE,
-                     "another program truncated %s to %lld bytes while it was open", c->name,
-                     (long long)c->cut_to - 1);
-    return c->writable ? SQLITE_OK : SQLITE_READONLY;
-}
-
 /* To be called before each staged change, with EXCLUSIVE: the first one puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
@@ -303,11 +302,8 @@ static int begin_to_stage(struct connection *c, int code)
         return SQLITE_OK;
     c->ends_at = 0;
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
-    if (database_map(c, TO_WRITE) < 0)
-        return fault_of_libato(code, "cannot map", c->name);
-    int r = c->direct ? length_require(c, code) : SQLITE_OK;
-    if (r != SQLITE_OK)
-        return r;
+    if (data_reserve(c) != SQLITE_OK)
+        return code;
     /* A masked file is not cut by other programs, so that its length need not be looked at. A file without a mask may have
      * been overwritten since its guard was seen. */
     const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
@@ -356,12 +352,9 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
 
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    int r = check_writable(c);
-    if (r != SQLITE_OK)
-        return r;
     if (!stages(c))
         return write_through(c, from, n, offset);
-    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
     return r;
@@ -369,9 +362,6 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
 
 int data_resize(struct connection *c, sqlite3_int64 size)
 {
-    int r = check_writable(c);
-    if (r != SQLITE_OK)
-        return r;
     if (c->chunk)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
     /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
@@ -380,7 +370,7 @@ int data_resize(struct connection *c, sqlite3_int64 size)
         return direct_go(c) == 0
                    ? c->below->xTruncate(c->file, size)
                    : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
-    r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
+    int r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter |= r == SQLITE_OK;

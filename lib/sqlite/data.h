@@ -23,14 +23,21 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset);
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset);
 int data_resize(struct connection *c, sqlite3_int64 size);
 
+/* To be called with RESERVED, before something is staged. Afterwards there is a view, as long as the file if that is plain. Returns
+ * as direct_settle(). */
+int data_reserve(struct connection *c);
+
 /* FCNTL_SIZE_HINT: the database is going to have this size. */
 int data_expect(struct connection *c, sqlite3_int64 size);
 
 /* ---- which VFS ---- */
 
-/* To be called when a connection has got SHARED, or begins a transaction without locks. Completes the commits of dead
- * processes and decides which VFS reads. Returns SQLITE_OK, SQLITE_BUSY, or an error that is logged. */
+/* To be called when a connection has got SHARED. Completes the commits of dead processes, decides which VFS reads, and looks
+ * whether the lengths of file and view fit. Returns SQLITE_OK, SQLITE_BUSY, or an error that is logged. */
 int direct_settle(struct connection *c);
+
+/* Drops the view of a plain file that has another length by now; the next transaction maps the file anew. */
+void direct_follow(struct connection *c);
 
 /* Ends a transaction: makes the connection direct if the database is read eagerly or was switched to WAL mode. A failure is
  * logged; the next checkpoint or transaction tries again. */
@@ -43,15 +50,5 @@ sqlite3_int64 length_of_view(const struct connection *c);
 
 /* Gives the length for SQLite, which includes what is staged. Returns SQLITE_OK, or an error that is logged. */
 int length_get(struct connection *c, sqlite3_int64 *size);
-
-/* Notes what other programs have cut off, unless the connection is direct: then it does not go by the view. Returns whether the
- * file has another length than the view, and that was not dealt with before. */
-bool length_look(struct connection *c);
-
-/* The same, and maps a plain file anew, so that the view gets the length of the file. */
-void length_find(struct connection *c);
-
-/* Returns SQLITE_OK if view and file have the same length, else `code`, which is logged. */
-int length_require(struct connection *c, int code);
 
 #endif

@@ -320,24 +320,23 @@ static bool keep_out(struct database *db, const struct connection *self, bool st
     return true;
 }
 
-static void renew(const struct connection *self, bool prefer_file)
+static void renew(const struct connection *self, bool drop_plain)
 {
     struct database *db = self->db;
     /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
-    if (prefer_file && (is_masked(db) || status_of(db->view.at, true).slices_in_reflection))
+    if (drop_plain && (is_masked(db) || status_of(db->view.at, true).slices_in_reflection))
         return;
     if (!unmap_fast(&db->view))
+        return;
+    db->view.at = NULL;
+    if (drop_plain)
         return;
     map(self, false);
     if (!db->view.at)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", self->name);
-    /* Other processes have the old length mapped. When all have unmapped it the next one to map it maps what there is. */
-    else if (prefer_file && (sqlite3_int64)ato_size(db->view.at) != database_length(db) &&
-             unmap_fast(&db->view))
-        db->view.at = NULL;
 }
 
-void database_renew(struct connection *self, bool prefer_file)
+void database_renew(struct connection *self, bool drop_plain)
 {
     struct database *db = self->db;
     if (db->fd < 0) /* the parent's */
@@ -346,11 +345,11 @@ void database_renew(struct connection *self, bool prefer_file)
     wait_until_idle(db);
     if (db->view.at && keep_out(db, self, false)) {
         begin_long_work(db);
-        renew(self, prefer_file);
+        renew(self, drop_plain);
         end_long_work(db);
         for (struct connection *c = db->connections; c; c = c->next) {
             c->pending.view = db->view.at;
-            c->direct |= prefer_file && !db->view.at; /* it is plain */
+            c->direct |= drop_plain && !db->view.at;
         }
         let_in(db, self, NULL);
     }

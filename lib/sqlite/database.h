@@ -68,10 +68,10 @@ sqlite3_int64 database_length(const struct database *db);
 
 /* Maps the file anew, unless another connection of this process is in a call. That cuts a file that got
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
- * view reaches. `prefer_file`: other programs may have changed the length of the file; it is mapped anew only if it is plain, and
- * has no view for as long as other processes keep the old length mapped. If mapping fails the connections fail until one of
- * them maps it (database_map()); that is logged. */
-void database_renew(struct connection *self, bool prefer_file);
+ * view reaches. `drop_plain`: only unmaps it, and only if it is plain; all connections are direct then. libato keeps a length for as
+ * long as any process has the file mapped, so that other programs may change it only where no view stays. If mapping fails the
+ * connections fail until one of them maps it (database_map()); that is logged. */
+void database_renew(struct connection *self, bool drop_plain);
 
 /* Returns a connection of this process whose rollback journal has this name; with `writes`, the one that has RESERVED. NULL: there
  * is none. The caller is the writer's thread, or only asks whether there is a connection. */

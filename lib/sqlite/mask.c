@@ -96,9 +96,7 @@ void mask_uncover(void *header)
         h[COUNTER] ^= 0x80;
 }
 
-/* Reads the header through the view. `length` is the length of the file: a load behind its end raises SIGBUS. Returns 1 if
- * the file is too short for a header. */
-static int read_header(char *view, off_t length, unsigned char h[MASK_HEADER])
+int mask_read(char *view, off_t length, void *h)
 {
     if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
         return 1;
@@ -173,7 +171,7 @@ int mask_put_on(char *view, off_t length, bool *guarded)
 {
     unsigned char now[MASK_HEADER];
     struct ato_status st = {.struct_size = sizeof(st), .guard_bytes = *guarded};
-    int r = read_header(view, length, now);
+    int r = mask_read(view, length, now);
     if (r != 0 || !(mask_is_on(now) || mask_is_plain(now)))
         return r < 0 ? -1 : 0;
     if (!mask_is_on(now))
@@ -226,7 +224,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
-    int r = fstat(fd, &file) < 0 ? -1 : read_header(view, file.st_size, h);
+    int r = fstat(fd, &file) < 0 ? -1 : mask_read(view, file.st_size, h);
     if (r == 0 && mask_is_on(h) && (r = mask_counter(view, h)) == 0) {
         mask_uncover(h);
         memcpy(plain, h + AT, BYTES);
@@ -240,7 +238,7 @@ int mask_take_off(char *view, int fd)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -1;
-    const int r = read_header(view, st.st_size, h);
+    const int r = mask_read(view, st.st_size, h);
     if (r != 0)
         return r > 0 ? 0 : -1;
     const bool is_on = mask_is_on(h);

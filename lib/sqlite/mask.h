@@ -70,6 +70,10 @@ void mask_cover(void *header);
 /* Unmasks a header, if it is masked. Leaves other bytes as they are. */
 void mask_uncover(void *header);
 
+/* Reads the header through the view, masked as it is. `length` is the length of the file: a load behind its end raises SIGBUS.
+ * Returns 0; 1 if the file is too short for a header; -1 with errno and ato_errormsg(). */
+int mask_read(char *view, off_t length, void *header);
+
 /* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if
  * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
 void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);

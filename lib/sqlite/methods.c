@@ -140,25 +140,13 @@ static int end(struct connection *c)
 /* ---- locks ---- */
 
 /* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
- * RESERVED, where SQLITE_BUSY makes SQLite try again. */
+ * RESERVED, where SQLITE_BUSY makes SQLite try again. (EXCLUSIVE after SHARED plays a hot journal back, through the VFS below, for
+ * which no view is needed.) */
 static int settle(struct connection *c, int level)
 {
-    /* Not EXCLUSIVE after SHARED: a hot journal is played back, through the VFS below, for which no view is needed. */
-    const bool reserves = level >= SQLITE_LOCK_RESERVED && c->lock < SQLITE_LOCK_RESERVED &&
-                          !c->wants.journal_file &&
-                          (level == SQLITE_LOCK_RESERVED || c->pending.view);
     int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
-    if (r == SQLITE_OK && reserves && !c->pending.view) {
-        if (database_map(c, TO_WRITE) == 0) {
-            r = direct_settle(c);
-        } else {
-            const bool is_forbidden = errno == EACCES || errno == EPERM || errno == EROFS;
-            r = fault_of_libato(is_forbidden ? SQLITE_READONLY_DIRECTORY : SQLITE_CANTOPEN,
-                                "cannot map", c->name);
-        }
-    }
-    if (r == SQLITE_OK && reserves && c->direct)
-        r = length_require(c, SQLITE_BUSY);
+    if (r == SQLITE_OK && level == SQLITE_LOCK_RESERVED && !c->wants.journal_file)
+        r = data_reserve(c);
     if (r != SQLITE_OK)
         (void)c->below->xUnlock(c->file, c->lock);
     return r;
@@ -189,7 +177,7 @@ static int connection_unlock(sqlite3_file *file, int level)
         direct_leave(c);
         /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
         if (c->direct)
-            length_find(c);
+            direct_follow(c);
     }
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
@@ -338,7 +326,7 @@ static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
     abandon(c);
-    length_find(c);
+    direct_follow(c);
     const int r = leave(c, c->below->xClose(c->file));
     database_close(c);
     free(c);
@@ -350,9 +338,6 @@ static int connection_close(sqlite3_file *file)
 static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    /* SQLite reads the header before it has a lock; other programs may have cut the file. */
-    if (c->lock == SQLITE_LOCK_NONE && !c->pending.tx && !c->direct)
-        length_look(c);
     return leave(c, data_read(c, to, n, offset));
 }
 
@@ -379,12 +364,9 @@ static int connection_sync(sqlite3_file *file, int flags)
     return leave(c, r);
 }
 
-/* SQLite asks at the beginning of each transaction. */
 static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
 {
     struct connection *c = enter(file);
-    if (!c->pending.tx && !c->direct)
-        length_find(c);
     return leave(c, length_get(c, size));
 }
 
@@ -422,8 +404,7 @@ int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int f
     int opened = flags;
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct connection){
-        .file = file, .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER, .looked_at = -1};
+    *c = (struct connection){.file = file, .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
     int r = below->xOpen(below, name, file, flags, &opened);
     c->below = file->pMethods;
     c->writable = !(opened & SQLITE_OPEN_READONLY);
