@@ -248,23 +248,18 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
 {
     if (c->direct && !c->pending.tx)
         return c->below->xRead(c->file, to, n, offset);
-    for (int tries = 0;; tries++) {
-        sqlite3_int64 size;
-        int r = length_get(c, &size);
-        if (r != SQLITE_OK)
-            return r;
-        const sqlite3_int64 there = size - offset;
-        const int some = there >= n ? n : there > 0 ? (int)there : 0;
-        if (!some || read_there(c, to, some, offset) == 0) {
-            if (some == n)
-                return SQLITE_OK;
-            memset((char *)to + some, 0, (size_t)(n - some));
-            return SQLITE_IOERR_SHORT_READ;
-        }
-        /* Without a lock the file may get shorter between the two calls. */
-        if (errno != EFAULT || tries == 100)
-            return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
-    }
+    sqlite3_int64 size;
+    int r = length_get(c, &size);
+    if (r != SQLITE_OK)
+        return r;
+    const sqlite3_int64 there = size - offset;
+    const int some = there >= n ? n : there > 0 ? (int)there : 0;
+    if (some && read_there(c, to, some, offset) < 0)
+        return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
+    if (some == n)
+        return SQLITE_OK;
+    memset((char *)to + some, 0, (size_t)(n - some));
+    return SQLITE_IOERR_SHORT_READ;
 }
 
 static bool is_read(int r)
@@ -304,14 +299,10 @@ static int begin_to_stage(struct connection *c, int code)
     /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
     if (data_reserve(c) != SQLITE_OK)
         return code;
-    /* A masked file is not cut by other programs, so that its length need not be looked at. A file without a mask may have
-     * been overwritten since its guard was seen. */
-    const sqlite3_int64 length = c->direct ? database_length(c->db) : MASK_HEADER;
-    c->db->guarded &= !c->direct;
     c->direct = false;
-    if (mask_put_on(c->pending.view, length, &c->db->guarded) == 0)
-        return SQLITE_OK;
-    return fault_of_libato(code, "cannot begin to write to", c->name);
+    const int r = mask_put_on(c->pending.view);
+    c->db->guarded = r == 0;
+    return r >= 0 ? SQLITE_OK : fault_of_libato(code, "cannot begin to write to", c->name);
 }
 
 /* Stages a write, with the header masked. */
@@ -370,6 +361,9 @@ int data_resize(struct connection *c, sqlite3_int64 size)
         return direct_go(c) == 0
                    ? c->below->xTruncate(c->file, size)
                    : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+    /* The commit has cut it already. */
+    if (!c->pending.tx && !c->direct && size == length_of_view(c))
+        return SQLITE_OK;
     int r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);

@@ -167,21 +167,15 @@ static int mask_counter(char *view, unsigned char *h)
     return write_part(view, h, COUNTER, MASK_HEADER);
 }
 
-int mask_put_on(char *view, off_t length, bool *guarded)
+int mask_put_on(char *view)
 {
     unsigned char now[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st), .guard_bytes = *guarded};
-    int r = mask_read(view, length, now);
-    if (r != 0 || !(mask_is_on(now) || mask_is_plain(now)))
-        return r < 0 ? -1 : 0;
-    if (!mask_is_on(now))
-        r = put_on(view, now);
-    else if (!*guarded && ato_stat(view, &st) < 0)
-        return -1;
-    else
-        r = !st.guard_bytes && mask_set_plain(view, now) < 0 ? -1 : mask_counter(view, now);
-    *guarded |= r == 0;
-    return r;
+    const int r = mask_read(view, ato_size(view), now);
+    if (r != 0)
+        return r;
+    if (mask_is_on(now))
+        return mask_counter(view, now);
+    return mask_is_plain(now) ? put_on(view, now) : 1;
 }
 
 /* Does it with an open file description lock of one byte. Returns the type of the lock after it, -1 with errno. */

@@ -78,14 +78,12 @@ int mask_read(char *view, off_t length, void *header);
  * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
 void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 
-/* Does steps 1 and 2. The caller holds the EXCLUSIVE lock and has no transaction of libato open in this file. `length` is
- * the length of the file. If the file has no header yet, nothing is done: the caller calls mask_set_plain() when it commits
- * the header. `*guarded` says whether the caller knows that the file has a guard if it is masked; if not, the call asks
- * libato, which takes longer. It becomes true if there is a guard. Guard and mask are durable on return. Returns 0; -1 with
- * errno and ato_errormsg(). */
-int mask_put_on(char *view, off_t length, bool *guarded);
+/* Does steps 1 and 2. The caller holds the EXCLUSIVE lock, has no transaction of libato open in this file, and knows that the file
+ * is not shorter than the view, and has a guard if it is masked. Guard and mask are durable on return. Returns 0; 1 if the file has
+ * no header yet: nothing is done, and the caller calls mask_set_plain() before it commits one; -1 with errno and ato_errormsg(). */
+int mask_put_on(char *view);
 
-/* Sets the guard to the plain form of this header, which may be masked. Returns as mask_put_on(). */
+/* Sets the guard to the plain form of this header, which may be masked. Returns 0, or -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
 /* Takes SQLite's PENDING lock, for a caller that has no lock of SQLite's or SHARED. Until it is given back no other connection

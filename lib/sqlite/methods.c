@@ -44,32 +44,30 @@ static int leave(struct connection *c, int result)
  * Errors are logged.
  */
 
-/* A new file has no header that could be masked before its first commit: its guard is set here, when the header is known. */
-static int guard_new_file(struct connection *c)
+/* To be called before a commit, with something staged.
+ *
+ * SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
+ * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
+ * file. If it cannot be cut now, SQLite does it.
+ *
+ * A new file had no header that could be masked when the transaction began: its guard is set here, when the header is known. */
+static int complete(struct connection *c)
 {
     char header[MASK_HEADER];
-    if (c->db->guarded || !c->pending.tx || !c->pending.writes || c->pending.size < MASK_HEADER)
-        return 0;
-    if (pending_read(&c->pending, header, sizeof(header), 0) < 0)
-        return -1;
-    return mask_set_plain(c->pending.view, header);
-}
-
-/* SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
- * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
- * file. If it cannot be cut now, SQLite does it. */
-static void cut_to_header(struct connection *c)
-{
-    if (c->pending.tx && c->ends_at && !c->chunk && c->ends_at < c->pending.size &&
-        pending_resize(&c->pending, c->ends_at) == 0)
+    struct pending *s = &c->pending;
+    if (c->ends_at && !c->chunk && c->ends_at < s->size && pending_resize(s, c->ends_at) == 0)
         c->shorter = true;
+    if (c->db->guarded || s->size < MASK_HEADER)
+        return 0;
+    if (pending_read(s, header, sizeof(header), 0) < 0)
+        return -1;
+    return mask_is_on(header) ? mask_set_plain(s->view, header) : 0;
 }
 
 /* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: it is staged still. */
 static int commit(struct connection *c)
 {
-    cut_to_header(c);
-    if (!c->pending.tx || (guard_new_file(c) == 0 && pending_commit(&c->pending) == 0))
+    if (!c->pending.tx || (complete(c) == 0 && pending_commit(&c->pending) == 0))
         return SQLITE_OK;
     return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
 }
@@ -93,9 +91,8 @@ static int sync_staged(struct connection *c, const char *super)
         return SQLITE_OK;
     c->checkpointed = false;
     if (super) {
-        cut_to_header(c);
-        if (guard_new_file(c) < 0)
-            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot set the guard of", c->name);
+        if (c->pending.tx && complete(c) < 0)
+            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
         c->prepared = c->super && strcmp(c->super, super) == 0;
         c->refused = !c->prepared;
         if (c->prepared)
@@ -114,20 +111,15 @@ static int sync_staged(struct connection *c, const char *super)
     return commit(c);
 }
 
-/* FCNTL_COMMIT_PHASETWO. Only a VFS above that held its writes back has any now. If a new size cannot be committed, the
- * file is truncated later. */
+/* FCNTL_COMMIT_PHASETWO. Something is staged if a VFS above held its writes back until now, or if the commit could not cut the
+ * file. */
 static int end(struct connection *c)
 {
     if (c->prepared)
         return SQLITE_OK;
-    if (c->pending.tx && c->pending.writes) {
-        int r = commit(c);
-        if (r != SQLITE_OK)
-            return r;
-    } else if (c->pending.tx && pending_commit(&c->pending) < 0) {
-        fault_ignored("cannot truncate", c->name);
-        pending_abort(&c->pending);
-    }
+    const int r = commit(c);
+    if (r != SQLITE_OK)
+        return r;
     /* libato itself cuts a file only when it is unmapped. */
     if (c->shorter && database_length(c->db) > length_of_view(c))
         database_renew(c, false);

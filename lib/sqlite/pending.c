@@ -22,7 +22,6 @@ static int begin(struct pending *s)
     s->tx = size < 0 ? NULL : ato_tx_begin_opt(&options);
     if (!s->tx)
         return -1;
-    s->writes = false;
     s->begin = s->size = s->room = size;
     return 0;
 }
@@ -58,7 +57,6 @@ int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offs
     const sqlite3_int64 end = offset + n;
     if (have(s) < 0 || (end > s->size && grow(s, end) < 0))
         return -1;
-    s->writes = true;
     return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
 }
 

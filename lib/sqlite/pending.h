@@ -11,12 +11,9 @@
 #include "api.h"
 #include "ato.h"
 
-#include <stdbool.h>
-
 struct pending {
     char *view;          /* the mapping of the database; NULL */
     ato_tx *tx;          /* NULL: nothing is staged */
-    bool writes;         /* bytes are staged, not only a size */
     sqlite3_int64 begin; /* the committed size */
     sqlite3_int64 size;  /* the staged size */
     sqlite3_int64 room;  /* the size that the file is prepared to grow to */
