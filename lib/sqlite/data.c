@@ -327,17 +327,6 @@ static int write_through(struct connection *c, const void *from, int n, sqlite3_
 {
     if (direct_go(c) < 0)
         return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    /* The view grows with the file, unless another program made the file longer: connections that take no locks, and those of
-     * other processes, go by it. After the file: a process that is killed in the growth of the view must not leave a file of
-     * which libato cuts off what other programs append to it later (mask_take_off()). */
-    const sqlite3_int64 end = offset + n, size = length_of_view(c);
-    if (end > size && size == database_length(c->db)) {
-        int r = c->below->xTruncate(c->file, end);
-        if (r != SQLITE_OK)
-            return r;
-        if (ato_ftruncate(c->pending.view, end) < 0)
-            return fault_of_libato(SQLITE_IOERR_WRITE, "cannot make longer", c->name);
-    }
     return c->below->xWrite(c->file, from, n, offset);
 }
 

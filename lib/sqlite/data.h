@@ -6,8 +6,8 @@
  * The VFS below does ('direct') while all of the database is in its file and the file has no mask (mask.h): before the first
  * write, in WAL mode, with a rollback journal on the disk, and outside transactions of a database that is read eagerly.
  *
- * How long is the database? While the file is masked it is as long as the view. Before, other programs may have made the file
- * longer or shorter than the view.
+ * How long is the database? While the file is masked it is as long as the view. Before, other programs and the VFS below may have
+ * made the file longer or shorter than the view.
  */
 #ifndef ATO_SQLITE_DATA_H
 #define ATO_SQLITE_DATA_H

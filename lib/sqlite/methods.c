@@ -319,6 +319,7 @@ static int connection_close(sqlite3_file *file)
     struct connection *c = enter(file);
     abandon(c);
     direct_follow(c);
+    (void)database_map(c, IF_PAIRED); /* the last close removes a reflection only with a view */
     const int r = leave(c, c->below->xClose(c->file));
     database_close(c);
     free(c);
