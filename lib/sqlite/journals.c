@@ -153,17 +153,6 @@ static void memory_file_open(sqlite3_file *file, const char *name, struct connec
 
 /* ---- rollback journals ---- */
 
-/* SQLite plays a journal back (it is hot) unless its first byte is 0. */
-static bool is_cold(const char *name)
-{
-    char first = 1;
-    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const bool is_read = fd >= 0 && pread(fd, &first, 1, 0) >= 0;
-    if (fd >= 0)
-        (void)close(fd);
-    return is_read && first == 0;
-}
-
 /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
  * transaction is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a
  * journal; a journal in memory would leave it there, to be played back over later commits. While this connection has RESERVED
@@ -175,12 +164,13 @@ static int delete_left(sqlite3_vfs *below, const char *name)
     int r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
     if (r == SQLITE_OK && is_left)
         r = below->xDelete(below, name, durably);
-    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT || is_cold(name))
+    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT)
         return SQLITE_OK;
-    return fault(SQLITE_CANTOPEN,
-                 "cannot delete %s, the journal of a dead process, which SQLite would play back "
-                 "over later commits: delete it",
-                 name);
+    return fault(
+        SQLITE_CANTOPEN,
+        "cannot delete %s, a journal of another process, which SQLite could play back over "
+        "later commits: delete it",
+        name);
 }
 
 /* Returns a connection whose database this transaction of SQLite's has begun to change; NULL: there is none. All fit together, so
@@ -325,13 +315,12 @@ void super_leave(struct connection *c)
 static int commit(struct connection *const *all, int n)
 {
     struct pending *staged[PENDING_MOST];
-    int r = SQLITE_OK, have = 0;
+    int r = SQLITE_OK;
     for (int i = 0; i < n; i++) {
         pthread_mutex_lock(&all[i]->in_call);
-        if (all[i]->pending.tx)
-            staged[have++] = &all[i]->pending;
+        staged[i] = &all[i]->pending;
     }
-    if (pending_commit_all(staged, have) < 0)
+    if (pending_commit_all(staged, n) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {
@@ -344,7 +333,7 @@ static int commit(struct connection *const *all, int n)
     return r;
 }
 
-int super_delete(const char *name, bool *mine)
+int super_delete(const char *name)
 {
     struct connection *all[PENDING_MOST];
     bool prepared = false;
@@ -355,7 +344,6 @@ int super_delete(const char *name, bool *mine)
         all[n++] = c;
     }
     database_unlock();
-    *mine = n > 0;
     return prepared ? commit(all, n) : SQLITE_OK;
 }
 

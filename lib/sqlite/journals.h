@@ -61,9 +61,8 @@ int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int fla
 /* Returns whether a super-journal of this name is in memory. */
 bool super_exists(const char *name);
 
-/* xDelete of any file: *mine says whether it is a super-journal in memory. Commits what its members have staged if they are
- * prepared. */
-int super_delete(const char *name, bool *mine);
+/* xDelete of a super-journal in memory. Commits what its members have staged if they are prepared. */
+int super_delete(const char *name);
 
 /* The transaction of the members of this super-journal (NULL: of none) is not going to be committed. */
 void super_give_up(const char *name);

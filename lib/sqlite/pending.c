@@ -82,12 +82,14 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
 int pending_commit_all(struct pending *const *all, int n)
 {
     ato_tx *tx[PENDING_MOST] = {NULL};
+    int have = 0;
     for (int i = 0; i < n; i++) {
-        if (ato_tx_adopt(all[i]->tx) < 0)
+        if (all[i]->tx && ato_tx_adopt(all[i]->tx) < 0)
             return -1;
-        tx[i] = all[i]->tx;
+        if (all[i]->tx)
+            tx[have++] = all[i]->tx;
     }
-    if (ato_tx_commit_all(tx, n) < 0)
+    if (ato_tx_commit_all(tx, have) < 0)
         return -1;
     for (int i = 0; i < n; i++)
         all[i]->tx = NULL;

@@ -42,10 +42,8 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
-    bool mine;
     (void)vfs;
-    const int r = super_delete(name, &mine);
-    return mine ? r : rollback_journal_delete(below, name, sync);
+    return super_exists(name) ? super_delete(name) : rollback_journal_delete(below, name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
