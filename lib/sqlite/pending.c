@@ -8,10 +8,6 @@ enum { WAIT_MS = 60000 };
 /* What a database grows to by default (database.c), and a little more: VACUUM writes all of it. */
 #define MAX_BYTES ((64ull << 30) + (32u << 20))
 
-/* A file that grows page by page (in a transaction that does not fit into SQLite's cache) is prepared to grow further by as
- * much as it has grown by, in steps of AHEAD, up to MOST_AHEAD. */
-enum { AHEAD = 256 << 10, MOST_AHEAD = 64 << 20 };
-
 static int begin(struct pending *s)
 {
     const struct ato_tx_options options = {.struct_size = sizeof(options),
@@ -22,7 +18,7 @@ static int begin(struct pending *s)
     s->tx = size < 0 ? NULL : ato_tx_begin_opt(&options);
     if (!s->tx)
         return -1;
-    s->begin = s->size = s->room = size;
+    s->size = size;
     return 0;
 }
 
@@ -32,30 +28,18 @@ static int have(struct pending *s)
     return s->tx ? ato_tx_adopt(s->tx) : begin(s);
 }
 
-static int set_size(struct pending *s, sqlite3_int64 size, sqlite3_int64 room)
+static int set_size(struct pending *s, sqlite3_int64 size)
 {
-    /* If there is no space for more than is needed, there may be for what is needed. */
-    if (room > s->room && ato_tx_ftruncate(s->tx, s->view, room) == 0)
-        s->room = room;
     if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
         return -1;
-    if (size > s->room)
-        s->room = size;
     s->size = size;
     return 0;
-}
-
-static int grow(struct pending *s, sqlite3_int64 size)
-{
-    const sqlite3_int64 ahead = (size - s->begin) / AHEAD * AHEAD;
-    return set_size(s, size,
-                    size <= s->room ? 0 : size + (ahead < MOST_AHEAD ? ahead : MOST_AHEAD));
 }
 
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const sqlite3_int64 end = offset + n;
-    if (have(s) < 0 || (end > s->size && grow(s, end) < 0))
+    if (have(s) < 0 || (end > s->size && set_size(s, end) < 0))
         return -1;
     return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
 }
@@ -69,14 +53,16 @@ int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    return have(s) < 0 ? -1 : grow(s, size);
+    return have(s) < 0 ? -1 : set_size(s, size);
 }
 
 int pending_hint(struct pending *s, sqlite3_int64 size)
 {
     if (have(s) < 0)
         return -1;
-    return size > s->room ? set_size(s, s->size, size) : 0;
+    /* If there is no space for more than is needed, there may be for what is needed. */
+    (void)ato_tx_ftruncate(s->tx, s->view, size);
+    return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
 int pending_commit_all(struct pending *const *all, int n)

@@ -12,11 +12,9 @@
 #include "ato.h"
 
 struct pending {
-    char *view;          /* the mapping of the database; NULL */
-    ato_tx *tx;          /* NULL: nothing is staged */
-    sqlite3_int64 begin; /* the committed size */
-    sqlite3_int64 size;  /* the staged size */
-    sqlite3_int64 room;  /* the size that the file is prepared to grow to */
+    char *view;         /* the mapping of the database; NULL */
+    ato_tx *tx;         /* NULL: nothing is staged */
+    sqlite3_int64 size; /* the staged size */
 };
 
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
