@@ -23,11 +23,11 @@ enum { AHEAD = 1 << 20 };
 
 /* SQLite's PENDING lock. A connection holds it for a moment while it gets SHARED, and until EXCLUSIVE is given back once it
  * waits for that. */
-enum { PENDING_BYTE = 0x40000000, RESERVED_BYTE = PENDING_BYTE + 1 };
+enum { PENDING_BYTE = 0x40000000 };
 
-/* How often to try for it, a millisecond apart: others that close the database hold it while they deploy. A connection that
- * writes has RESERVED too, perhaps for long: it makes the file plain itself, later. */
-enum { TRIES = 10000, TRIES_BESIDE_A_WRITER = 100 };
+/* How often to try for it, a millisecond apart: others that close the database hold it while they deploy, but no longer than half a
+ * second once another process maps the file. A connection that writes may have it for longer: it makes the file plain itself, later. */
+enum { TRIES = 2000 };
 
 static bool begins_with(const void *header, unsigned char fraction)
 {
@@ -178,27 +178,22 @@ int mask_put_on(char *view)
     return mask_is_plain(now) ? put_on(view, now) : 1;
 }
 
-/* Does it with an open file description lock of one byte. Returns the type of the lock after it, -1 with errno. */
-static int control_lock(int fd, int what, int type, off_t byte)
+/* Returns 0; -1 with errno. */
+static int control_lock(int fd, short type)
 {
-    struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-    return fcntl(fd, what, &l) == 0 ? l.l_type : -1;
+    /* An open file description lock. */
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
+    return fcntl(fd, F_OFD_SETLK, &l);
 }
 
 int mask_lock(int fd)
 {
-    return control_lock(fd, F_OFD_SETLK, F_WRLCK, PENDING_BYTE) < 0 ? -1 : 0;
+    return control_lock(fd, F_WRLCK);
 }
 
 void mask_unlock(int fd)
 {
-    (void)control_lock(fd, F_OFD_SETLK, F_UNLCK, PENDING_BYTE);
-}
-
-static bool is_reserved(int fd)
-{
-    const int found = control_lock(fd, F_OFD_GETLK, F_WRLCK, RESERVED_BYTE);
-    return found >= 0 && found != F_UNLCK;
+    (void)control_lock(fd, F_UNLCK);
 }
 
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
@@ -214,7 +209,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         return 0; /* no guard, or one that this VFS did not set */
     int tries = 0;
     while (!is_locked && mask_lock(fd) < 0) {
-        if (++tries == TRIES || (tries >= TRIES_BESIDE_A_WRITER && is_reserved(fd)))
+        if (++tries == TRIES)
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
@@ -237,8 +232,7 @@ int mask_take_off(char *view, int fd)
         return r > 0 ? 0 : -1;
     const bool is_on = mask_is_on(h);
     /* Also where the length stays: an interrupted growth ends, so that it does not explain what other programs append. */
-    if ((is_on || st.st_size > ato_size(view)) && st.st_size >= ato_size(view) &&
-        ato_ftruncate(view, st.st_size) < 0)
+    if (st.st_size >= ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
         return -1;
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
     if (ato_deploy(view, (size_t)length) < 0)
