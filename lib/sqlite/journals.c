@@ -267,31 +267,29 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
 
 static const char ending[] = "-journal";
 
-/* Returns the member of this super-journal that follows c (NULL: the first one); NULL if there is none. With database_lock(). */
-static struct connection *member(const struct connection *c, const char *name)
+/* Gives the members of this super-journal, and returns how many there are. */
+static int members(const char *name, struct connection *all[PENDING_MOST])
 {
-    struct connection *next = database_next(c);
-    while (next && (!next->super || strcmp(next->super, name) != 0))
-        next = database_next(next);
-    return next;
+    int n = 0;
+    database_lock();
+    for (struct connection *c = database_next(NULL); c && n < PENDING_MOST; c = database_next(c))
+        if (c->super && strcmp(c->super, name) == 0)
+            all[n++] = c;
+    database_unlock();
+    return n;
 }
 
 bool super_exists(const char *name)
 {
-    database_lock();
-    const bool exists = member(NULL, name);
-    database_unlock();
-    return exists;
+    struct connection *all[PENDING_MOST];
+    return members(name, all) > 0;
 }
 
 void super_give_up(const char *name)
 {
-    if (!name)
-        return;
-    database_lock();
-    for (struct connection *c = member(NULL, name); c; c = member(c, name))
-        c->prepared = false;
-    database_unlock();
+    struct connection *all[PENDING_MOST];
+    for (int n = name ? members(name, all) : 0; n > 0; n--)
+        all[n - 1]->prepared = false;
 }
 
 static void set_super(struct connection *c, char *name)
@@ -304,18 +302,24 @@ static void set_super(struct connection *c, char *name)
 
 void super_leave(struct connection *c)
 {
-    if (!c->super)
-        return;
     super_give_up(c->super);
-    set_super(c, NULL);
+    if (c->super)
+        set_super(c, NULL);
 }
 
-/* Commits what the members have staged, as one transaction. After a failure nothing is staged. The connections are this
- * thread's, but other threads may be about to map their databases anew (database_renew()). */
-static int commit(struct connection *const *all, int n)
+/* The members' parts are one transaction; after a failure nothing is staged. The connections are this thread's, but other threads may
+ * be about to map their databases anew (database_renew()). */
+int super_delete(const char *name)
 {
+    struct connection *all[PENDING_MOST];
     struct pending *staged[PENDING_MOST];
+    bool prepared = false;
     int r = SQLITE_OK;
+    const int n = members(name, all);
+    for (int i = 0; i < n; i++)
+        prepared |= all[i]->prepared;
+    if (!prepared)
+        return SQLITE_OK;
     for (int i = 0; i < n; i++) {
         pthread_mutex_lock(&all[i]->in_call);
         staged[i] = &all[i]->pending;
@@ -324,27 +328,13 @@ static int commit(struct connection *const *all, int n)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {
-        pending_abort(&all[i]->pending);
+        pending_abort(staged[i]);
         all[i]->prepared = false;
         pthread_mutex_unlock(&all[i]->in_call);
         if (r == SQLITE_OK)
             set_super(all[i], NULL);
     }
     return r;
-}
-
-int super_delete(const char *name)
-{
-    struct connection *all[PENDING_MOST];
-    bool prepared = false;
-    int n = 0;
-    database_lock();
-    for (struct connection *c = member(NULL, name); c && n < PENDING_MOST; c = member(c, name)) {
-        prepared |= c->prepared;
-        all[n++] = c;
-    }
-    database_unlock();
-    return prepared ? commit(all, n) : SQLITE_OK;
 }
 
 /* Returns whether a database is a file. That is no journal's that SQLite names of a database in memory (:memory:, mode=memory,
