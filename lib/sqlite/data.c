@@ -49,7 +49,7 @@ static int check_length(struct connection *c)
     const sqlite3_int64 length = database_length(c->db);
     if (is_outgrown(c, length))
         database_renew(c, false);
-    if (!c->pending.view) /* it got its reflection just now, or cannot be mapped now */
+    if (!c->pending.view)
         return SQLITE_BUSY;
     if (length < length_of_view(c))
         return fault(SQLITE_IOERR_FSTAT,
@@ -154,23 +154,24 @@ static int read_header(struct connection *c, char header[MASK_HEADER])
  * file, or writes to a file that it unmasked. */
 static int look_at_header(struct connection *c)
 {
-    char header[MASK_HEADER];
-    const bool has_view = c->pending.view;
+    char header[MASK_HEADER] = {0};
     bool left = false;
     int r = read_header(c, header);
     const bool is_masked = mask_is_on(header);
     /* A connection with RESERVED has just given the file its reflection, with the mask. */
-    if (r == SQLITE_OK && is_masked && !has_view)
+    if (r == SQLITE_OK && is_masked && !c->pending.view)
         return direct_settle(c);
-    if (r == SQLITE_OK && has_view)
+    if (r == SQLITE_OK && c->pending.view)
         r = look_at_reflection(c, header, is_masked, &left);
     if (r != SQLITE_OK)
         return r;
+    c->direct = !is_masked && !left;
+    if (!c->pending.view)
+        return is_masked ? SQLITE_BUSY : SQLITE_OK; /* it got its reflection just now */
     mask_uncover(header);
     const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
-    c->direct = !is_masked && !left;
-    if (has_view && c->db->writable && unmasks)
+    if (c->db->writable && unmasks)
         r = unmask(c);
     else if (is_masked && mask_is_wal(header))
         r = fault(SQLITE_READONLY_ROLLBACK,
@@ -290,18 +291,22 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     return r;
 }
 
-/* To be called before each staged change, with EXCLUSIVE: the first one puts the mask on. */
-static int begin_to_stage(struct connection *c, int code)
+/* To be called before each change. A staged one needs EXCLUSIVE; the first one puts the mask on. What is not staged goes to the VFS
+ * below: the file is what SQLite's own VFS would leave, also after a kill. */
+static int begin_to_change(struct connection *c, bool is_staged, int code)
 {
-    if (c->pending.tx)
-        return SQLITE_OK;
-    c->ends_at = 0;
-    /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
-    if (data_reserve(c) != SQLITE_OK)
-        return code;
-    c->direct = false;
-    const int r = mask_put_on(c->pending.view);
-    c->db->guarded = r == 0;
+    int r = 0;
+    if (!is_staged) {
+        r = direct_go(c);
+    } else if (!c->pending.tx) {
+        c->ends_at = 0;
+        /* In locking_mode=EXCLUSIVE, after a hot journal was played back, RESERVED is not taken. */
+        if (data_reserve(c) != SQLITE_OK)
+            return code;
+        c->direct = false;
+        r = mask_put_on(c->pending.view);
+        c->db->guarded = r == 0;
+    }
     return r >= 0 ? SQLITE_OK : fault_of_libato(code, "cannot begin to write to", c->name);
 }
 
@@ -322,20 +327,13 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
                          sizeof(header));
 }
 
-/* A write that is not staged goes to the VFS below: the file is what SQLite's own VFS would leave, also after a kill. */
-static int write_through(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    if (direct_go(c) < 0)
-        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
-    return c->below->xWrite(c->file, from, n, offset);
-}
-
 int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    if (!stages(c))
-        return write_through(c, from, n, offset);
-    int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
+    const bool is_staged = stages(c);
+    int r = begin_to_change(c, is_staged, SQLITE_IOERR_WRITE);
+    if (r == SQLITE_OK && !is_staged)
+        r = c->below->xWrite(c->file, from, n, offset);
+    else if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
     return r;
 }
@@ -346,14 +344,12 @@ int data_resize(struct connection *c, sqlite3_int64 size)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
     /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
     const bool is_staged = stages(c) && (c->pending.tx || !c->checkpointed);
-    if (!is_staged)
-        return direct_go(c) == 0
-                   ? c->below->xTruncate(c->file, size)
-                   : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     /* The commit has cut it already. */
-    if (!c->pending.tx && !c->direct && size == length_of_view(c))
+    if (is_staged && !c->pending.tx && !c->direct && size == length_of_view(c))
         return SQLITE_OK;
-    int r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
+    int r = begin_to_change(c, is_staged, SQLITE_IOERR_TRUNCATE);
+    if (r == SQLITE_OK && !is_staged)
+        return c->below->xTruncate(c->file, size);
     if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter |= r == SQLITE_OK;
@@ -368,7 +364,7 @@ int data_expect(struct connection *c, sqlite3_int64 size)
         return r;
     if (c->chunk || !stages(c))
         return c->chunk ? data_resize(c, size) : SQLITE_OK;
-    r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    r = begin_to_change(c, true, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
     return r;

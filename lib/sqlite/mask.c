@@ -167,6 +167,17 @@ static int mask_counter(char *view, unsigned char *h)
     return write_part(view, h, COUNTER, MASK_HEADER);
 }
 
+/* Reads the header of a masked file, in its plain form, after the counter in the file was masked. Returns 1 if there is no mask. */
+static int read_masked(char *view, off_t length, unsigned char *h)
+{
+    int r = mask_read(view, length, h);
+    if (r == 0)
+        r = mask_is_on(h) ? mask_counter(view, h) : 1;
+    if (r == 0)
+        mask_uncover(h);
+    return r;
+}
+
 int mask_put_on(char *view)
 {
     unsigned char now[MASK_HEADER];
@@ -213,11 +224,9 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
-    int r = fstat(fd, &file) < 0 ? -1 : mask_read(view, file.st_size, h);
-    if (r == 0 && mask_is_on(h) && (r = mask_counter(view, h)) == 0) {
-        mask_uncover(h);
+    const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
+    if (r == 0)
         memcpy(plain, h + AT, BYTES);
-    }
     return r < 0 ? -1 : 0;
 }
 
@@ -227,21 +236,15 @@ int mask_take_off(char *view, int fd)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -1;
-    const int r = mask_read(view, st.st_size, h);
-    if (r != 0)
-        return r > 0 ? 0 : -1;
-    const bool is_on = mask_is_on(h);
     /* Also where the length stays: an interrupted growth ends, so that it does not explain what other programs append. */
     if (st.st_size >= ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
         return -1;
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
-    if (ato_deploy(view, (size_t)length) < 0)
+    if (length && ato_deploy(view, (size_t)length) < 0)
         return -1;
-    if (!is_on)
-        return 0;
-    if (mask_counter(view, h) < 0)
-        return -1;
-    mask_uncover(h);
+    const int r = read_masked(view, length, h);
+    if (r != 0)
+        return r > 0 ? 0 : -1;
     return write_part(view, h, COUNTER, COUNTER + 4) < 0
                ? -1
                : write_part(view, h, VERSIONS, FRACTION + 1);
