@@ -306,6 +306,9 @@ static int begin_to_change(struct connection *c, bool is_staged, int code)
         c->direct = false;
         r = mask_put_on(c->pending.view);
         c->db->guarded = r == 0;
+        /* Of a commit to a new file that failed. */
+        if (length_of_view(c) == 0)
+            r = ato_set_guard(c->pending.view, 0, NULL, 0);
     }
     return r >= 0 ? SQLITE_OK : fault_of_libato(code, "cannot begin to write to", c->name);
 }
@@ -350,7 +353,10 @@ int data_resize(struct connection *c, sqlite3_int64 size)
     int r = begin_to_change(c, is_staged, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && !is_staged)
         return c->below->xTruncate(c->file, size);
-    if (r == SQLITE_OK && pending_resize(&c->pending, size) < 0)
+    /* A new file whose commit failed gets empty again, and then has no guard. */
+    if (r == SQLITE_OK &&
+        ((size == 0 && !c->db->guarded && ato_set_guard(c->pending.view, 0, NULL, 0) < 0) ||
+         pending_resize(&c->pending, size) < 0))
         r = fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
     c->shorter |= r == SQLITE_OK;
     return r;
