@@ -112,8 +112,7 @@ int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
 int __real_pending_commit(struct pending *s);
 int __wrap_pending_commit(struct pending *s);
 
-/* If only the size changes, the cut comes after the commit and may fail: a later commit cuts the file. */
 int __wrap_pending_commit(struct pending *s)
 {
-    return write_fails(!s->writes) ? -1 : __real_pending_commit(s);
+    return write_fails(false) ? -1 : __real_pending_commit(s);
 }

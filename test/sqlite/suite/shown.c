@@ -44,11 +44,10 @@ static struct shown **find_file(const sqlite3_file *file)
     return s;
 }
 
-/* With a journal on the disk, and without a view, the file of a database is up to date itself. */
+/* While the VFS below reads it, the file of a database is up to date itself. */
 static bool is_up_to_date(const struct shown *s)
 {
-    return s->is_database &&
-           (connection_of(s->file)->wants.journal_file || !connection_of(s->file)->pending.view);
+    return s->is_database && connection_of(s->file)->direct && !connection_of(s->file)->pending.tx;
 }
 
 static bool is_shown(const struct shown *s, const char *name)
@@ -252,13 +251,27 @@ int __wrap_methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file
     return r;
 }
 
-int __real_super_delete(const char *name, bool *mine);
-int __wrap_super_delete(const char *name, bool *mine);
-
-int __wrap_super_delete(const char *name, bool *mine)
+static void forget_journal(const char *name)
 {
     pthread_mutex_lock(&shown_lock);
     shown_forget(name);
     pthread_mutex_unlock(&shown_lock);
-    return __real_super_delete(name, mine);
+}
+
+int __real_super_delete(const char *name);
+int __wrap_super_delete(const char *name);
+
+int __wrap_super_delete(const char *name)
+{
+    forget_journal(name);
+    return __real_super_delete(name);
+}
+
+int __real_rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync);
+int __wrap_rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync);
+
+int __wrap_rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
+{
+    forget_journal(name);
+    return __real_rollback_journal_delete(below, name, sync);
 }

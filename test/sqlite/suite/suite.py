@@ -51,7 +51,7 @@ RAW = set('''
 QUICK = '''
     writecrash crash crash[235] savepoint savepoint[27] diskfull ioerr ioerr4 quota attach attach2 journal1 jrnlmode jrnlmode2
     pager2 pageropt rollback2 wal wal2 walcrash2 walro walmode backup backup2 vacuum vacuum2 vacuum5 incrvacuum
-    autovacuum shared lock lock2 lock3 exclusive trans trans2 avtrans mmap1 mmap3 nolock multiplex2 io sync sync2
+    autovacuum shared lock lock2 lock3 exclusive trans trans2 avtrans nolock multiplex2 io sync sync2
     tempdb corrupt2 symlink uri thread001 unixexcl cacheflush stmt superlock fallocate
     mptester:crash01:delete mptester:multiwrite01:delete
 '''.split()
@@ -59,7 +59,7 @@ QUICK = '''
 # With ?journal=file the VFS below does nearly all: these are about its journals and locks, and the length of the file.
 QUICK_FILE = '''
     writecrash crash3 savepoint diskfull ioerr attach journal1 jrnlmode jrnlmode2 pager2 rollback2 backup vacuum5 incrvacuum
-    autovacuum lock2 exclusive mmap1 nolock tempdb superlock thread001 mptester:multiwrite01:delete
+    autovacuum lock2 exclusive nolock tempdb superlock thread001 mptester:multiwrite01:delete
 '''.split()
 
 # --all runs these beside SQLite's suite `veryquick`, which omits them because they take long; they are about files.
@@ -98,7 +98,7 @@ def of_sqlite(place):
     for line in ask(place, STOCK, os.path.join(HERE, 'scripts.tcl'), place.tests):
         suite, path = line.split(' ', 1)
         name = os.path.basename(path).removesuffix('.test')
-        scripts[name] = Script(name, ['{bin}/testfixture', path], 600)
+        scripts[name] = Script(name, ['{bin}/testfixture', '{bin}/../script.tcl', path], 600)
         if suite == 'veryquick':
             veryquick.add(name)
     return scripts, veryquick

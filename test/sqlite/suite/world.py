@@ -122,6 +122,7 @@ class World:
         self.bin = os.path.join(self.top, 'bin')
         self.tests = os.path.join(self.top, 'source', 'test')
         shutil.copytree(os.path.join(folder, 'programs'), self.bin)
+        shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'script.tcl'), self.top)
         for part in 'test', 'ext', 'mptest':
             shutil.copytree(os.path.join(folder, 'source', part), os.path.join(self.top, 'source', part))
 
