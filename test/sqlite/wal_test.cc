@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Does WAL mode work, and do memory-mapped pages show the current content? */
+/* Does WAL mode work, and is the current content read whatever PRAGMA mmap_size says? */
 #include "lab.h"
 
 namespace sql
