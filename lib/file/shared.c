@@ -159,9 +159,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
         memcpy(s->name, old, sizeof(old));
     else if (open_next(s, record, file, generation) < 0)
         return -1;
-    if (capacity < CAPACITY_MIN)
-        capacity = CAPACITY_MIN;
-    uint64_t pages = GROUP_PAGES * SHARED_BATCH;
+    uint64_t pages = CAPACITY_MIN / PAGE_BYTES;
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
     /* First of all: from here on the next process can use the object anew, should this one die. */
@@ -268,25 +266,25 @@ static uint64_t new_group(struct shared *s)
     const uint64_t most = s->capacity / GROUP_PAGES;
     uint64_t have = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_ACQUIRE);
     uint64_t index = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
-    for (;;) {
-        if (index < have && index < most) {
-            if (__atomic_compare_exchange_n(&s->header->next_group, &index, index + 1, false,
-                                            __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-                return index;
-            continue;
-        }
-        if (have >= most || index >= most) {
+    do {
+        if (index >= most) {
             report_error(ENOSPC, "the shared memory /dev/shm%s is used up", s->name);
             return UINT64_MAX;
         }
-        /* Idempotent, so racing callers need no lock, in other processes too. */
-        uint64_t at = (uint64_t)((char *)s->groups - s->base) + have * sizeof(struct page_group);
-        if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") < 0)
-            return UINT64_MAX;
-        if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have, have + GROUPS_IN_BATCH,
-                                        false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            have += GROUPS_IN_BATCH;
-    }
+        while (index >= have) {
+            /* Idempotent, so racing callers need no lock, in other processes too. */
+            uint64_t at = (uint64_t)((char *)&s->groups[have] - s->base);
+            if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") <
+                0)
+                return UINT64_MAX;
+            if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have,
+                                            have + GROUPS_IN_BATCH, false, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+                have += GROUPS_IN_BATCH;
+        }
+    } while (!__atomic_compare_exchange_n(&s->header->next_group, &index, index + 1, false,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    return index;
 }
 
 struct page_state *shared_make_state(struct shared *s, uint64_t page)
