@@ -62,7 +62,7 @@ struct file {
     struct file *next_user; /* of that journal */
     pthread_mutex_t medium; /* held around each flush in domain msync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
-    /* Bytes: the size on the media while an open transaction grows the file; else 0. */
+    /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
     uint64_t growing;
 };
 
@@ -210,13 +210,6 @@ static inline uint64_t file_size(const struct file *f)
     const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
     uint64_t size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
     return lesser(size, f->max_size);
-}
-
-/* Returns the same, or the larger size that an open transaction is about to give the file. */
-static inline uint64_t file_end(const struct file *f)
-{
-    uint64_t size = file_size(f), growing = __atomic_load_n(&f->growing, __ATOMIC_RELAXED);
-    return size > growing ? size : growing;
 }
 
 /*

@@ -102,9 +102,7 @@ static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const c
 
 static int allocate_o(struct file *f, uint64_t page, uint64_t n)
 {
-    uint64_t from = page * PAGE_BYTES;
-    uint64_t to = lesser(from + n * PAGE_BYTES, layout_pages(file_end(f)) * PAGE_BYTES);
-    return allocate(f, f->o, from, to - from, "the file");
+    return allocate(f, f->o, page * PAGE_BYTES, n * PAGE_BYTES, "the file");
 }
 
 /* Makes sure that a page of the original has space, on file systems where reading a hole may be SIGBUS. */

@@ -78,7 +78,7 @@ void resize_end(struct part *part)
     struct page_state *s = &f->shared.header->sizing;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
-    __atomic_store_n(&f->growing, 0, __ATOMIC_RELAXED);
+    f->growing = 0;
     /* Cut off what the file got longer by and does not need: otherwise other programs see it longer than it is
      * until its size changes again. No reader has seen those bytes. If this fails, the file
      * stays longer. */
@@ -164,7 +164,8 @@ static int shrink(struct tx *t, struct part *part, uint64_t size)
  * No reader goes there, and no slice wholly behind the end is valid. */
 static int clear_behind(struct file *f, uint64_t to)
 {
-    const uint64_t was = growth_longest(file_end(f), shrink_from(&f->pairing)),
+    const uint64_t end = f->growing ? f->growing : f->pairing.size,
+                   was = growth_longest(end, shrink_from(&f->pairing)),
                    from = (was + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES,
                    n = layout_pages(was) * PAGE_BYTES - from;
     space_forget(f, layout_pages(was), layout_pages(to));
@@ -196,7 +197,7 @@ static int lengthen(struct tx *t, struct file *f, uint64_t size)
         return -1;
     if (on_media(f, growth_prepare, size) < 0)
         return -1;
-    __atomic_store_n(&f->growing, size, __ATOMIC_RELAXED);
+    f->growing = size;
     return 0;
 }
 
@@ -282,7 +283,7 @@ int resize(struct tx *t, struct mapping *m, off_t to)
         r = grow(t, part, size);
     if (r < 0) {
         page_set_release_from(&t->set, before);
-        __atomic_store_n(&m->file->growing, growing, __ATOMIC_RELAXED);
+        m->file->growing = growing;
         if (!begun)
             resize_end(part);
         return -1;
