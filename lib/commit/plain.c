@@ -120,17 +120,15 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     struct file *f = t->m->file;
     const bool gives_back = t->job->gives_back;
     const uint64_t first = chunk * CHUNK_PAGES, n = lesser(t->pages - first, CHUNK_PAGES);
-    uint64_t words[CHUNK_PAGES], end = n;
+    uint64_t words[CHUNK_PAGES];
     if (file_read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
         return -1;
-    while (end && !words[end - 1])
-        end--;
-    if (end && !gives_back && is_short(f)) {
+    if (!gives_back && is_short(f)) {
         errno = ENOSPC;
         return -1;
     }
-    for (uint64_t i = 0, step; i < end; i += step) {
-        step = gives_back ? lesser(end - i, STEP) : end - i;
+    for (uint64_t i = 0, step; i < n; i += step) {
+        step = gives_back ? lesser(n - i, STEP) : n;
         if (deploy_runs(t->m, first + i, words + i, step) < 0 ||
             (gives_back && give_back(f, first + i, step) < 0))
             return -1;
