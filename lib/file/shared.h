@@ -134,8 +134,8 @@ struct shared_header {
     uint32_t domain;
     uint64_t inode, device; /* of the original */
     uint64_t cut;           /* bytes: size of a shrink under way (resize.h); UINT64_MAX: none */
-    /* A transaction that others let go first (again.h): whose, and until when, CLOCK_MONOTONIC, ns; 0: none. */
-    uint64_t first, first_until;
+    /* A transaction that others let go first (again.h): tx.first; 0: none. */
+    uint64_t first;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */
     uint32_t pad;
@@ -152,7 +152,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 9
+#define SHARED_VERSION 10
 
 enum {
     SHARED_SLOTS_AT = 4096,

@@ -56,7 +56,8 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     }
     t->flags = flags;
     t->wait_ms = 0;
-    t->refused = t->first = false;
+    t->refused = false;
+    t->first = 0;
     t->max_pages = TX_PAGES;
     __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
     const uint64_t handle = t->generation << 16 | t->slot;

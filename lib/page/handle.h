@@ -51,8 +51,9 @@ struct tx {
     uint32_t slot;
     bool busy;    /* its owner is in a call on it */
     bool refused; /* it can only be aborted (again.h) */
-    bool first;   /* others let it go first, and it holds what it reads (again.h) */
     unsigned flags;
+    /* Until when others let it go first, CLOCK_MONOTONIC, ns; it holds what it reads then (again.h). 0: it does not. */
+    uint64_t first;
     uint64_t wait_ms; /* 0: as a plain call */
     uint64_t max_pages;
     uint64_t blocked; /* an epoch's: the page that its last call did not wait for (claim.h) */

@@ -35,49 +35,38 @@ void again_pause(struct tx *t)
 {
     const uint64_t most = again_refusals < 10 ? SHORTEST_NS << again_refusals : LONGEST_NS;
     pause_for(random_below(most));
-    t->first = again_refusals >= MANY;
+    t->first = again_refusals >= MANY ? clock_ns() + FIRST_NS : 0;
     if (t->first && t->wait_ms < FIRST_WAIT_MS)
         t->wait_ms = FIRST_WAIT_MS;
 }
 
-/* The number of a thread in shared_header.first. */
-static uint64_t own_number(const struct file *f)
+/* Returns whether others are still asked to wait for a transaction that goes first. Its time may be any number (shared.h). */
+static bool may_go_first(uint64_t until)
 {
-    return (uint64_t)f->holder << 32 | (thread_number() + 1);
-}
-
-/* Returns whether others are still asked to wait for a transaction that goes first. */
-static bool may_go_first(const struct shared_header *h)
-{
-    const uint64_t until = __atomic_load_n(&h->first_until, __ATOMIC_RELAXED), now = clock_ns();
+    const uint64_t now = until ? clock_ns() : 0;
     return until > now && until - now <= FIRST_NS;
 }
 
 void again_let_first(const struct tx *t, struct file *f)
 {
-    struct shared_header *h = f->shared.header;
+    uint64_t *at = &f->shared.header->first, first = __atomic_load_n(at, __ATOMIC_RELAXED);
     if (f->reader || !t->wait_ms)
         return;
-    uint64_t first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
-    const uint64_t own = t->first ? own_number(f) : 0;
     /* One that holds pages goes on: the other one may be waiting for them. */
-    for (unsigned i = 0; first && first != own && !t->set.n && may_go_first(h); i++) {
+    for (unsigned i = 0; first != t->first && !t->set.n && may_go_first(first); i++) {
         page_pause(i);
-        first = __atomic_load_n(&h->first, __ATOMIC_RELAXED);
+        first = __atomic_load_n(at, __ATOMIC_RELAXED);
     }
-    if (!t->first)
-        return;
-    __atomic_store_n(&h->first_until, clock_ns() + FIRST_NS, __ATOMIC_RELAXED);
-    __atomic_store_n(&h->first, own, __ATOMIC_RELAXED);
+    if (t->first)
+        __atomic_store_n(at, t->first, __ATOMIC_RELAXED);
 }
 
 void again_note(const struct tx *t)
 {
     again_refusals = t->refused ? again_refusals + 1 : 0;
-    for (unsigned i = 0; t->first && !t->refused && i < t->nparts; i++) {
+    for (unsigned i = 0; t->first && i < t->nparts; i++) {
         const struct file *f = t->parts[i].mapping->file;
-        if (!f->reader &&
-            __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == own_number(f))
+        if (!f->reader && __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == t->first)
             __atomic_store_n(&f->shared.header->first, 0, __ATOMIC_RELAXED);
     }
 }
