@@ -4,7 +4,7 @@
 # `set -euo pipefail` and the top folder of the sources as working folder.
 
 # shellcheck disable=SC2034 # used by those who source this
-BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libpmemobj-dev libsqlite3-dev)
+BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libsqlite3-dev)
 # shellcheck disable=SC2034
 TEST_PACKAGES=(libgtest-dev e2fsprogs rsync sqlite3)
 

@@ -7,7 +7,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 #include "reflection/recovery/sweep.h"
 
 #include <errno.h>
@@ -19,15 +19,12 @@
 
 struct journals {
     struct journals *next;
-    dev_t device; /* of the folder */
-    ino_t inode;
-    struct trust like; /* of all its files: see like_of() */
-    struct pool pool;
+    struct redo redo;
     uint64_t busy;      /* one bit per lane */
-    struct file *users; /* by next_user: their manifests name the journal */
+    struct file *users; /* by next_user: their manifests name the journal. All are alike */
     pthread_mutex_t medium;
     bool failed; /* its medium failed */
-    bool over;   /* takes no new commits: replaced, or with a commit in doubt */
+    bool over;   /* takes no new commits: one is in doubt */
     bool named;  /* a manifest may go on naming it, so it stays */
 };
 
@@ -101,27 +98,33 @@ static struct trust like_of(const struct file *f)
 }
 
 /* Returns true if a process that may recover the one may recover the other. */
-static bool same_writers(const struct trust *x, const struct trust *y)
+static bool same_writers(const struct file *a, const struct file *b)
 {
-    return x->owner == y->owner && x->mode == y->mode &&
-           (x->group == y->group || !(x->mode & S_IWGRP));
+    const struct trust x = like_of(a), y = like_of(b);
+    return x.owner == y.owner && x.mode == y.mode && (x.group == y.group || !(x.mode & S_IWGRP));
 }
 
-/* Makes a journal in the file's folder, with room for a commit of so many words; if that is more than usual, of twice as
- * many, for later ones. Returns NULL with errno. */
-static struct journals *make(struct file *f, uint64_t words)
+static bool same_folder(const struct file *a, const struct file *b)
 {
-    const uint64_t twice = lesser(2 * words, JOURNAL_MAX_WORDS);
-    const uint64_t room = words > JOURNAL_WORDS ? twice : JOURNAL_WORDS;
-    struct journals *j = calloc(1, sizeof(*j));
-    if (!j)
+    return a->pairing.folder.device == b->pairing.folder.device &&
+           a->pairing.folder.inode == b->pairing.folder.inode;
+}
+
+/* Finds a journal for files like `f`, or makes one, which no file uses yet. Returns NULL with errno. */
+static struct journals *find_or_make(struct file *f)
+{
+    struct journals *j = all;
+    const struct trust like = like_of(f);
+    while (j && (j->over || j->redo.journal.domain != f->persist.domain ||
+                 !same_folder(j->users, f) || !same_writers(j->users, f)))
+        j = j->next;
+    if (j)
+        return j;
+    if (!(j = calloc(1, sizeof(*j))))
         return report_null(ENOMEM, "no memory for a journal");
-    j->device = f->pairing.folder.device;
-    j->inode = f->pairing.folder.inode;
-    j->like = like_of(f);
     pthread_mutex_init(&j->medium, NULL);
     sweep_folder(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
-    if (pool_create(&j->pool, &f->pairing.folder, &f->persist, room, &j->like) < 0) {
+    if (redo_create(&j->redo, &f->pairing.folder, &f->persist, &like) < 0) {
         free(j);
         return NULL;
     }
@@ -130,34 +133,24 @@ static struct journals *make(struct file *f, uint64_t words)
     return j;
 }
 
-/* Returns the smallest free lane that holds so many words of so many files; LANE_BUSY if all such lanes are
- * busy; LANE_NONE if there are none. */
-enum { LANE_BUSY = -1, LANE_NONE = -2 };
-static int pick(const struct journals *j, unsigned files, uint64_t words)
+/* Takes the smallest free lane that holds so many words of so many files. Returns 1; 0 if all such lanes are busy; -1. */
+static int pick(struct journals *j, unsigned files, uint64_t words, struct journal_lane *lane)
 {
-    int found = LANE_NONE;
-    for (unsigned lane = 0; lane < j->pool.journal.lanes; lane++) {
-        if (words > journal_capacity(&j->pool.journal, lane, files))
+    const struct journal *of = &j->redo.journal;
+    for (unsigned i = 0; i < of->lanes; i++) {
+        if (j->busy >> i & 1)
             continue;
-        if (!(j->busy >> lane & 1))
-            return (int)lane;
-        found = LANE_BUSY;
+        if (words > journal_capacity(of, i, files)) {
+            if (i + 1 < of->lanes)
+                continue;
+            if (redo_grow(&j->redo, words) < 0)
+                return -1;
+        }
+        j->busy |= 1ull << i;
+        *lane = (struct journal_lane){.journal = of, .lane = i, .in = j};
+        return 1;
     }
-    return found;
-}
-
-/* ---- all journals; with the lock ---- */
-
-/* Finds one for files like `f`. */
-static struct journals *find(const struct file *f)
-{
-    const struct trust like = like_of(f);
-    for (struct journals *j = all; j; j = j->next)
-        if (!j->over && j->pool.journal.domain == f->persist.domain &&
-            j->device == f->pairing.folder.device && j->inode == f->pairing.folder.inode &&
-            same_writers(&j->like, &like))
-            return j;
-    return NULL;
+    return 0;
 }
 
 /* Removes a journal from the file's folder, unless a file uses it. */
@@ -170,7 +163,7 @@ static void drop(struct journals *j, const struct file *f)
         at = &(*at)->next;
     *at = j->next;
     /* If it cannot be removed it is swept up some time. */
-    (void)pool_close(&j->pool, &f->pairing.folder, !j->named);
+    (void)redo_close(&j->redo, &f->pairing.folder, !j->named);
     free(j);
 }
 
@@ -210,7 +203,7 @@ static int use(struct file *f, struct journals *j)
 {
     if (!f->area && map_area(f) < 0)
         return -1;
-    if (name_journal(f, j->pool.number) < 0) {
+    if (name_journal(f, j->redo.number) < 0) {
         j->named = true;
         return -1;
     }
@@ -218,25 +211,6 @@ static int use(struct file *f, struct journals *j)
     f->next_user = j->users;
     j->users = f;
     return 0;
-}
-
-/* Finds the journal for files like `f` with room for such a commit; makes one, in place of one that is too small, if need be.
- * NULL with errno. */
-static struct journals *find_or_make(struct file *f, unsigned files, uint64_t words)
-{
-    struct journals *j = f->journal;
-    if (files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
-        return report_null(E2BIG,
-                           "a commit of %llu words of %u files is more than a journal can hold",
-                           (unsigned long long)words, files);
-    if (!j || j->over)
-        j = find(f);
-    if (j && pick(j, files, words) != LANE_NONE)
-        return j;
-    struct journals *larger = make(f, words);
-    if (larger && j)
-        j->over = true;
-    return larger;
 }
 
 /* Makes all files use the journal. Returns 1; 0: another commit has to end first; -1. */
@@ -258,21 +232,19 @@ static int use_for_all(const struct part *first, struct journals *j)
 
 int journals_alike(const struct file *a, const struct file *b)
 {
-    const struct trust x = like_of(a), y = like_of(b);
     if (a->persist.domain != b->persist.domain)
         return report_error(
             EXDEV, "%s is mapped in domain %s, and %s in domain %s: no commit can be of both",
             a->pairing.path, domain_name(a->persist.domain), b->pairing.path,
             domain_name(b->persist.domain));
-    if (a->pairing.folder.device != b->pairing.folder.device ||
-        a->pairing.folder.inode != b->pairing.folder.inode)
+    if (!same_folder(a, b))
         return report_error(
             EXDEV,
             "%s and %s have their reflections in two folders, %s and %s: no commit "
             "can be of both. Make them plain ('ato deploy'), then map both with one "
             "reflection_dir or ATO_REFLECTION_DIR",
             a->pairing.path, b->pairing.path, a->pairing.folder.path, b->pairing.folder.path);
-    if (same_writers(&x, &y))
+    if (same_writers(a, b))
         return 0;
     return report_error(
         EXDEV,
@@ -287,20 +259,19 @@ static int take_in_journal(const struct part *first, unsigned files, uint64_t wo
 {
     if (exiting)
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
-    struct journals *j = find_or_make(first->mapping->file, files, words);
-    const int r = j ? use_for_all(first, j) : -1;
-    if (r < 0) {
-        KEEP_ERRNO();
-        if (j)
-            drop(j, first->mapping->file); /* a new one that no file uses */
+    if (files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
+        return report_error(E2BIG,
+                            "a commit of %llu words of %u files is more than a journal can hold",
+                            (unsigned long long)words, files);
+    struct journals *j = find_or_make(first->mapping->file);
+    if (!j)
         return -1;
-    }
-    const int idle = r ? pick(j, files, words) : LANE_BUSY;
-    if (idle < 0)
-        return 0;
-    j->busy |= 1ull << idle;
-    *lane = (struct journal_lane){.journal = &j->pool.journal, .lane = (unsigned)idle, .in = j};
-    return 1;
+    int r = use_for_all(first, j);
+    if (r > 0)
+        r = pick(j, files, words, lane);
+    KEEP_ERRNO();
+    drop(j, first->mapping->file); /* a new one, if no file uses it */
+    return r;
 }
 
 int journals_take_lane(const struct part *first, uint64_t words, struct journal_lane *lane)
@@ -403,7 +374,7 @@ void journals_forget_all(void)
     struct journals *next;
     for (struct journals *j = all; j; j = next) {
         next = j->next;
-        close(j->pool.lock); /* again, unless locks_forget() did not know it */
+        close(j->redo.lock); /* again, unless locks_forget() did not know it */
         free(j);
     }
     all = NULL;

@@ -5,8 +5,8 @@
  * A commit to one file goes to one of the file's own lanes, if it fits: they lie in the manifest, in the
  * area of this process's slot, which is mapped at the first such commit. Larger commits, and those to
  * several files, go to a journal of the process, a file by itself: one for each reflection folder,
- * durability domain, and owner, group and mode of files. It is made when it is needed, replaced by a larger
- * one if a commit does not fit, and removed when the last file that used it is unmapped. The manifest of
+ * durability domain, and owner, group and mode of files. It is made when it is needed, grows if a commit
+ * does not fit, and is removed when the last file that used it is unmapped. The manifest of
  * each file that uses it names it, from before the file's first commit there (persist-order N1) until all of
  * these are retired (N2): so recovery finds it.
  *

@@ -4,7 +4,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -82,7 +82,7 @@ static int no_space(const struct file *f, const char *beside, uint64_t at, uint6
         "no space for %s%llu bytes at %llu of %s %s (a journal in the folder %s, which commits of "
         "several pages need, takes at least %llu bytes until the files are unmapped)",
         beside, (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
-        f->pairing.folder.path, (unsigned long long)pool_bytes(JOURNAL_WORDS));
+        f->pairing.folder.path, (unsigned long long)journal_bytes(0));
 }
 
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)

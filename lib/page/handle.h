@@ -16,13 +16,11 @@
 #ifndef ATO_LIB_PAGE_HANDLE_H
 #define ATO_LIB_PAGE_HANDLE_H
 
-#include "reflection/format/journal.h"
-
 #include "lib/file/page.h"
 #include "lib/page/page_set.h"
 
 /* Pages that a transaction may touch by default: 1 GiB, and 32 MiB for accesses that are scattered or not aligned. */
-#define TX_PAGES JOURNAL_WORDS
+#define TX_PAGES ((1ull << 18) + 8192)
 
 /* The largest value of the option. */
 #define TX_MOST_PAGES (1ull << 28)

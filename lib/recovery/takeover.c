@@ -16,7 +16,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/meta.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 #include "reflection/recovery/replay.h"
 #include "reflection/recovery/sweep.h"
 
@@ -283,20 +283,20 @@ struct set {
     const struct takeover *t;
     struct participants files;
     struct participant *own;
-    struct pool pool;  /* .map NULL: there is no journal */
+    struct redo redo;  /* .map NULL: there is no journal */
     struct dead *dead; /* of each of the files */
 };
 
 static int replay_journal(struct set *s, enum replay_step step)
 {
-    return replay_lanes(&s->pool.journal, step, &s->files, s->pool.path);
+    return replay_lanes(&s->redo.journal, step, &s->files, s->redo.path);
 }
 
 /* Opens the journal and notes the files of its commits. Returns 1; 0 if it was recovered meanwhile; -1. */
 static int open_journal(struct set *s)
 {
     const struct pairing *pr = s->t->own;
-    if (pool_open(&s->pool, &pr->folder, s->t->journal, &pr->identity.trust) < 0)
+    if (redo_open(&s->redo, &pr->folder, s->t->journal, &pr->identity.trust) < 0)
         return errno == ENOENT ? 0 : -1;
     return replay_journal(s, REPLAY_COLLECT) < 0 ? -1 : 1;
 }
@@ -318,7 +318,7 @@ static int lock_all(struct set *s)
         return report_error(EUCLEAN,
                             "the manifest of %s names the journal %s of a dead process, which "
                             "is missing: put it back",
-                            s->own->path, s->pool.path);
+                            s->own->path, s->redo.path);
     if (!t->journal)
         s->own->slot = t->slot;
     return 1;
@@ -349,7 +349,7 @@ static int replay_all(struct set *s)
         if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p, p->slot, p->slot + 1) < 0)
             return -1;
     }
-    return s->pool.map ? replay_journal(s, REPLAY_APPLY) : 0;
+    return s->redo.map ? replay_journal(s, REPLAY_APPLY) : 0;
 }
 
 /* The manifests no longer name the journal. */
@@ -382,7 +382,7 @@ static int run(struct set *s)
     }
     /* All lanes are replayed before the first is retired: the next recovery learns from the lanes which files belong
      * together. From here on the marks stay, until all of it is shown. */
-    if (s->pool.map && replay_journal(s, REPLAY_RETIRE) < 0)
+    if (s->redo.map && replay_journal(s, REPLAY_RETIRE) < 0)
         return -1;
     in_memory(s, reload);
     in_memory(s, show);
@@ -395,7 +395,7 @@ static int run(struct set *s)
 
 int takeover(const struct takeover *t)
 {
-    struct set s = {.t = t, .files = {.own = t->own, .journal = t->journal}, .pool = {.lock = -1}};
+    struct set s = {.t = t, .files = {.own = t->own, .journal = t->journal}, .redo = {.lock = -1}};
     int r = run(&s);
     KEEP_ERRNO();
     for (size_t i = 0; s.dead && i < s.files.nfiles; i++) {
@@ -405,8 +405,8 @@ int takeover(const struct takeover *t)
     }
     free(s.dead);
     participants_end(&s.files);
-    if (s.pool.map) {
-        (void)pool_close(&s.pool, &t->own->folder, false);
+    if (s.redo.map) {
+        (void)redo_close(&s.redo, &t->own->folder, false);
         if (r == 0)
             sweep_folder(&t->own->folder);
     }

@@ -34,28 +34,27 @@ static bool fits(const struct journal *j, unsigned lane, const struct journal_co
            line->words <= journal_capacity(j, lane, line->files);
 }
 
-static void adopt(struct journal *j, void *bytes, const struct journal_header *h)
+/* Of n bytes, which are at least as many as its small lanes need. */
+static void adopt(struct journal *j, void *bytes, const struct journal_header *h, uint64_t n)
 {
-    j->lanes_at = (char *)bytes + 4096;
+    j->lanes_at = (char *)bytes + JOURNAL_HEADER_BYTES;
     j->lanes = h->lanes + 1;
     j->lane_bytes = h->lane_bytes;
-    j->large_bytes = h->large_bytes;
+    j->large_bytes = n - JOURNAL_HEADER_BYTES - h->lanes * h->lane_bytes;
     j->domain = h->domain;
 }
 
-void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number,
-                  uint64_t words)
+void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number)
 {
     struct journal_header h = {.magic = JOURNAL_MAGIC,
                                .version = JOURNAL_VERSION,
                                .lanes = JOURNAL_LANES,
                                .lane_bytes = JOURNAL_LANE_BYTES,
-                               .large_bytes = journal_large_bytes(words),
                                .domain = p->domain,
                                .number = number};
     h.checksum = checksum(&h, offsetof(struct journal_header, checksum));
     persist_copy(p, bytes, &h, sizeof(h));
-    adopt(j, bytes, &h);
+    adopt(j, bytes, &h, journal_bytes(0));
 }
 
 struct journal journal_of_slot(void *bytes, enum persist_domain domain)
@@ -70,25 +69,27 @@ struct journal journal_of_slot(void *bytes, enum persist_domain domain)
 int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name)
 {
     struct journal_header h;
-    if (n < 4096)
+    if (n < JOURNAL_HEADER_BYTES)
         return report_error(EUCLEAN, "journal %s is shorter than its header", name);
     memcpy(&h, bytes, sizeof(h));
-    if (h.magic != JOURNAL_MAGIC ||
-        h.checksum != checksum(&h, offsetof(struct journal_header, checksum)))
+    /* Version 3 was a pool of libpmemobj, whose first bytes these are. */
+    const bool is_pool = memcmp(bytes, "PMEMOBJ", 8) == 0;
+    const uint32_t version = is_pool ? 3 : h.version;
+    if (!is_pool && (h.magic != JOURNAL_MAGIC ||
+                     h.checksum != checksum(&h, offsetof(struct journal_header, checksum))))
         return report_error(EUCLEAN, "journal %s has no valid header", name);
-    if (h.version != JOURNAL_VERSION)
+    if (version != JOURNAL_VERSION)
         return report_error(EUCLEAN, "journal %s has version %u, this library reads %u; %s", name,
-                            h.version, JOURNAL_VERSION,
-                            manifest_advice(h.version, JOURNAL_VERSION));
-    uint64_t room = (n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES) - 4096;
+                            version, JOURNAL_VERSION, manifest_advice(version, JOURNAL_VERSION));
+    n = n < JOURNAL_MAX_BYTES ? n : JOURNAL_MAX_BYTES;
+    const uint64_t room = n - JOURNAL_HEADER_BYTES;
     if (h.lanes == 0 || h.lanes > 4096 || h.lane_bytes % 64 || h.lane_bytes < 4096 ||
-        h.large_bytes % 8 || h.large_bytes < 4096 || h.lane_bytes > room / h.lanes ||
-        h.large_bytes > room - h.lanes * h.lane_bytes || h.domain < PERSIST_PMEM ||
-        h.domain > PERSIST_PROCESS)
-        return report_error(EUCLEAN, "journal %s has an invalid header", name);
+        h.lane_bytes > room / h.lanes || room - h.lanes * h.lane_bytes < 4096 ||
+        h.domain < PERSIST_PMEM || h.domain > PERSIST_PROCESS)
+        return report_error(EUCLEAN, "journal %s has an invalid header, or was cut off", name);
     if (h.number != number)
         return report_error(EUCLEAN, "the journal %s has another number: it was renamed", name);
-    adopt(j, bytes, &h);
+    adopt(j, bytes, &h, n);
     return 0;
 }
 

@@ -4,12 +4,12 @@
  *
  * A journal consists of lanes; a commit uses one lane, which no other commit uses meanwhile. There are two
  * places for lanes. Each slot of a manifest has JOURNAL_SLOT_LANES of them, for commits to that file alone
- * (manifest.h). A journal by itself, for larger commits and those to several files, is a range of bytes in any
- * container (pool.c keeps it in a libpmemobj pool, tests in an array):
+ * (manifest.h). A journal by itself, for larger commits and those to several files, is a range of bytes
+ * (redo.c keeps it in a file, tests in an array):
  *
  *   offset  bytes   what
  *   0       4096    struct journal_header, then zeros
- *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then one of `large_bytes`
+ *   4096    ...     lanes: `lanes` small ones of `lane_bytes` each, then a large one up to the end of the range
  *
  * A lane:
  *
@@ -42,18 +42,21 @@
 #include <assert.h>
 
 #define JOURNAL_MAGIC     0x4c414e52554f4a41ull /* "AJOURNAL", little-endian */
-#define JOURNAL_VERSION   3
+#define JOURNAL_VERSION   4
 #define JOURNAL_MAX_FILES 16384
+
+#define JOURNAL_HEADER_BYTES 4096ull
 
 struct journal_header {
     uint64_t magic;
     uint32_t version;
     uint32_t lanes; /* small ones, without the large one */
-    uint64_t lane_bytes, large_bytes;
-    uint32_t reserved; /* 0; ignored */
-    uint32_t domain;   /* enum persist_domain of its commits */
-    uint64_t number;   /* of the journal: manifests name it so */
-    uint64_t reserved2;
+    uint64_t lane_bytes;
+    uint64_t reserved; /* 0; ignored. So are the next ones */
+    uint32_t reserved2;
+    uint32_t domain; /* enum persist_domain of its commits */
+    uint64_t number; /* of the journal: manifests name it so */
+    uint64_t reserved3;
     uint64_t checksum; /* of the bytes before */
 };
 
@@ -87,29 +90,24 @@ static_assert(sizeof(struct journal_commit) == 64, "format");
 static_assert(sizeof(struct journal_file) == 32, "format");
 static_assert(sizeof(struct journal_word) == 16, "format");
 
-/* A number that no other journal of the folder has: 48 bits, not 0. The lanes of a slot: 4, each for 242 words, so
- * that a commit of a MiB fits. The sizes of new journals: 16 lanes, each for 4086 words of one file, or two words less for each further
- * file. One lane for JOURNAL_WORDS (a write of 1 GiB at any place), or more if needed, beside any number of
- * files. */
+/* The lanes of a slot: 4, each for 242 words, so that a commit of a MiB fits. A new journal has 16 small lanes, each for
+ * 4086 words of one file, or two words less for each further file; and a large one, for a number of words beside any
+ * number of files. */
 #define JOURNAL_LANES      16u
 #define JOURNAL_LANE_BYTES (64ull << 10)
-#define JOURNAL_WORDS      ((1ull << 18) + 8192)
 #define JOURNAL_MAX_WORDS  (1ull << 28)
 #define JOURNAL_MAX_BYTES  (8ull << 30)
 #define JOURNAL_SLOT_LANES 4u
 #define JOURNAL_SLOT_BYTES 4032ull
 #define JOURNAL_SLOT_WORDS ((JOURNAL_SLOT_BYTES - 128 - sizeof(struct journal_file)) / 16)
 
-/* Bytes of the large lane, and of the whole journal, if that lane holds `words` words. */
-static inline uint64_t journal_large_bytes(uint64_t words)
-{
-    return 128 + JOURNAL_MAX_FILES * sizeof(struct journal_file) +
-           words * sizeof(struct journal_word);
-}
-
+/* Bytes of a journal whose large lane holds `words` words or, as it takes whole MiB, some more: at least 32,500. */
 static inline uint64_t journal_bytes(uint64_t words)
 {
-    return 4096 + JOURNAL_LANES * JOURNAL_LANE_BYTES + journal_large_bytes(words);
+    const uint64_t mib = 1 << 20, large = 128 + JOURNAL_MAX_FILES * sizeof(struct journal_file) +
+                                          words * sizeof(struct journal_word);
+    return (JOURNAL_HEADER_BYTES + JOURNAL_LANES * JOURNAL_LANE_BYTES + large + mib - 1) &
+           ~(mib - 1);
 }
 
 struct journal {
@@ -119,23 +117,22 @@ struct journal {
     unsigned lanes; /* with the large one, which is the last */
 };
 
-static inline char *journal_end(const struct journal *j)
+/* Returns its bytes, with the header. */
+static inline uint64_t journal_length(const struct journal *j)
 {
-    return j->lanes_at + (j->lanes - 1) * j->lane_bytes + j->large_bytes;
+    return JOURNAL_HEADER_BYTES + (j->lanes - 1) * j->lane_bytes + j->large_bytes;
 }
 
-/* Writes an empty journal over zeros, with a large lane for `words` words (at most JOURNAL_MAX_WORDS).
- * `bytes` is 64-byte aligned and journal_bytes(words) long. Not durable when it returns: the caller syncs the
- * whole file before the journal gets its name (J0). */
-void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number,
-                  uint64_t words);
+/* Writes an empty journal over journal_bytes(0) zeros at `bytes`, which is 64-byte aligned. `number`: 48 bits, not 0; no other
+ * journal of the folder has it. Not durable when it returns: the caller syncs the whole file before the journal is named (J0). */
+void journal_make(const struct persist *p, struct journal *j, void *bytes, uint64_t number);
 
 /* Returns the lanes of a slot of a manifest, which are at `bytes`, 64-byte aligned. */
 struct journal journal_of_slot(void *bytes, enum persist_domain domain);
 
-/* Begins to use the journal `number`. Reads only the header; the rest of the n bytes may be
- * elsewhere. `name` is for the sentence. Returns 0; -1 with EUCLEAN if it is not a journal,
- * damaged, or another one. */
+/* Begins to use the journal `number`, which has n bytes. Reads only the header, and from `bytes`; lanes_at is the place
+ * behind it there, which the caller changes if the lanes are elsewhere. `name` is for the sentence. Returns 0; -1 with
+ * EUCLEAN if it is not a journal, damaged, or another one. */
 int journal_take(struct journal *j, void *bytes, uint64_t n, uint64_t number, const char *name);
 
 /* ---- writing ---- */

@@ -5,7 +5,7 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static int sweep(void *arg, const char *name)
     struct wanted w = {.folder = arg};
     if (folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
         (void)fsops->unlinkat(w.folder->fd, name, 0);
-    if (!pool_name_of(name, &w.number))
+    if (!redo_name_of(name, &w.number))
         return 0;
     int fd = openat(w.folder->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)

@@ -289,8 +289,8 @@ void journal(Actor &a)
     write_both(a);
 }
 
-// A commit that does not fit makes a larger journal, and the manifests name that one.
-void replace_journal(Actor &a)
+// A commit that does not fit makes the journal longer.
+void lengthen_journal(Actor &a)
 {
     write_both(a);
     standins::fill_journals();
@@ -328,7 +328,7 @@ const std::vector<Case> &call_cases()
         {"first map", ALL, {SIZE}, nullptr, first_map},
         {"lanes made", ALL, {SIZE}, before_no_lanes, use_lanes},
         {"journal made, removed", ALL, {SIZE, SIZE}, before_no_journal, journal},
-        {"journal replaced", COSTLY, {SIZE, SIZE}, before_journal, replace_journal},
+        {"journal longer", COSTLY, {SIZE, SIZE}, before_journal, lengthen_journal},
         {"eager words", ALL, {SIZE}, before_plain, write_words},
     };
     return cases;

@@ -139,7 +139,7 @@ int commits_in(const Disk &disk)
     int found = 0;
     for (const auto &name : journals_in(disk)) {
         const Inode &j = disk.at(name.second);
-        uint64_t at = lanes_of(j);
+        uint64_t at = JOURNAL_HEADER_BYTES;
         for (unsigned lane = 0; lane < JOURNAL_LANES; lane++, at += JOURNAL_LANE_BYTES)
             found += j.word(at) == j.word(at + 64) + 1;
     }

@@ -92,7 +92,7 @@ void Explorer::honest(const Media &start, const Trace &trace)
         if (!r.folder && r.size < (8u << 20) && r.content() != v.content())
             throw Violation("a store went past the recorder: the bytes of " + path +
                             " are not those of the trace");
-        if (r.size >= (8u << 20)) // a pool is mostly holes: compared page by page
+        if (r.size >= (8u << 20)) // a large file is mostly holes: compared page by page
             for (uint64_t at = 0; at < r.size; at += PAGE) {
                 auto a = r.pages.find(at / PAGE), b = v.pages.find(at / PAGE);
                 uint64_t ha = a == r.pages.end() ? 0 : a->second->hash();

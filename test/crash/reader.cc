@@ -118,17 +118,16 @@ std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &
 
 std::string replay_journal(const Inode &j, uint64_t number, Pairing &p)
 {
-    uint64_t at = 0;
-    while (at < j.size && j.word(at) != JOURNAL)
-        at += PAGE;
-    if (at >= j.size || half(j, at + 8) != 3 || j.word(at + 56) != checksum(j, at, 56))
+    if (j.word(0) != JOURNAL || half(j, 8) != 4 || j.word(56) != checksum(j, 0, 56))
         return "a journal without a header";
-    if (j.word(at + 40) != number)
+    if (j.word(40) != number)
         return "a journal with another number than that in its name";
-    uint64_t lanes = half(j, at + 12), small = j.word(at + 16), large = j.word(at + 24);
+    uint64_t lanes = half(j, 12), small = j.word(16), large = PAGE + lanes * small;
+    if (large + PAGE > j.size)
+        return "a journal that is too short";
     for (uint64_t i = 0; i <= lanes; i++) {
-        uint64_t lane = at + PAGE + i * small;
-        std::string wrong = replay_lane(j, lane, i == lanes ? large : small, p);
+        uint64_t lane = PAGE + i * small;
+        std::string wrong = replay_lane(j, lane, i == lanes ? j.size - large : small, p);
         if (!wrong.empty())
             return wrong;
     }

@@ -110,14 +110,13 @@ struct Paired {
     {
         Inode j;
         name_journal(3, NUMBER);
-        j.size = 6 * PAGE;
-        j.set_word(PAGE + 40, NUMBER);
-        j.set_word(PAGE, 0x4c414e52554f4a41ull);
-        j.set_word(PAGE + 8, 3 | 2ull << 32); // two small lanes
-        j.set_word(PAGE + 16, 1024);
-        j.set_word(PAGE + 24, 4096);
-        j.set_word(PAGE + 56, sum(j, PAGE, 56));
-        put_lane(j, 2 * PAGE + 1024, sequence, retired, at, value, id);
+        j.size = 5 * PAGE;
+        j.set_word(40, NUMBER);
+        j.set_word(0, 0x4c414e52554f4a41ull);
+        j.set_word(8, 4 | 2ull << 32); // two small lanes
+        j.set_word(16, 1024);
+        j.set_word(56, sum(j, 0, 56));
+        put_lane(j, PAGE + 1024, sequence, retired, at, value, id);
         journal = disk.add(j);
         disk.edit(folder).names[name] = journal;
     }
@@ -202,17 +201,20 @@ TEST(Reader, BelievesTheValidCopyWithTheHigherSequence)
 
 TEST(Reader, ReportsDamageIfAPartIsMissingOrWrong)
 {
-    Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), header(IN_USE), version(IN_USE);
+    Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), header(IN_USE), version(IN_USE),
+        length(IN_USE);
     manifest.disk.edit(manifest.folder).names.erase("77.manifest");
     reflection.disk.edit(reflection.folder).names.erase("77");
     size.disk.edit(size.original).size--;
     header.lane(1, 0, BIT_AT, BIT);
-    header.disk.edit(header.journal).set_word(PAGE + 16, 2048);
+    header.disk.edit(header.journal).set_word(16, 2048);
     version.lane(1, 0, BIT_AT, BIT);
     Inode &old = version.disk.edit(version.journal);
-    old.set_word(PAGE + 8, 2 | 2ull << 32);
-    old.set_word(PAGE + 56, sum(old, PAGE, 56));
-    for (Paired *p : {&manifest, &reflection, &size, &header, &version})
+    old.set_word(8, 3 | 2ull << 32);
+    old.set_word(56, sum(old, 0, 56));
+    length.lane(1, 0, BIT_AT, BIT);
+    length.disk.edit(length.journal).size = PAGE + 2 * 1024 + PAGE - 8;
+    for (Paired *p : {&manifest, &reflection, &size, &header, &version, &length})
         EXPECT_EQ(p->text(), "damage");
 }
 
@@ -320,7 +322,7 @@ TEST(Reader, TellsACutLaneFromADamagedOne)
         p->disk.edit(p->reflection).set_word(R, 5);
         p->lane(p == &gap ? 9 : 8, 7, BIT_AT, BIT);
     }
-    uint64_t l = 2 * PAGE + 1024;
+    uint64_t l = PAGE + 1024;
     cut.disk.edit(cut.journal).set_word(l + 168, BIT | 1);
     EXPECT_EQ(cut.text(), "");
     EXPECT_EQ(gap.text(), "damage");

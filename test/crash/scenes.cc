@@ -29,20 +29,12 @@ void litter(Actor &a, int file)
         a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
 }
 
-uint64_t lanes_of(const Inode &journal)
-{
-    uint64_t at = 0;
-    while (at < journal.size && journal.word(at) != JOURNAL_MAGIC)
-        at += PAGE;
-    return at + PAGE;
-}
-
 std::map<std::string, int> journals_in(const Disk &disk)
 {
     std::map<std::string, int> found;
     for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
         if (name.first.compare(0, 8, "journal-") == 0 &&
-            lanes_of(disk.at(name.second)) <= disk.at(name.second).size)
+            disk.at(name.second).word(0) == JOURNAL_MAGIC)
             found.insert(name); // not unfinished
     return found;
 }
@@ -69,7 +61,7 @@ void litter_journals(Actor &a)
                              garbage(a, JOURNAL_SLOT_BYTES - 128));
     }
     for (const auto &j : journals_in(disk))
-        a.world.poke(".ato/" + j.first, lanes_of(disk.at(j.second)) + 128, garbage(a, PAGE - 128));
+        a.world.poke(".ato/" + j.first, JOURNAL_HEADER_BYTES + 128, garbage(a, PAGE - 128));
 }
 
 Mapping *mapped(Actor &a, unsigned flags, int policy)

@@ -32,8 +32,6 @@ void litter_journals(Actor &a);
 
 // The inodes of the complete journals, by name.
 std::map<std::string, int> journals_in(const Disk &disk);
-// The place of the first lane in a journal's file.
-uint64_t lanes_of(const Inode &journal);
 // The name of a file's manifest, and the place of a lane of slot 0 in it.
 std::string manifest_of(const Actor &a, int file);
 uint64_t lane_in_manifest(unsigned lane);

@@ -6,7 +6,7 @@ extern "C" {
 #include "reflection/format/journal.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/identity.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 #include "reflection/recovery/replay.h"
 }
 
@@ -14,10 +14,7 @@ extern "C" {
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <set>
 
-#include <fcntl.h>
-#include <libpmemobj.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,8 +29,9 @@ static std::vector<Region> regions;
 static Random numbers(0);
 static uint64_t boot = 1;
 static CodeFault code_fault;
-static thread_local bool recovers, takes_over;         // a file of a dead process; its pages
-static std::set<const char *> known_lanes, full_lanes; // of journals, by their addresses
+static thread_local bool recovers, takes_over; // a file of a dead process; its pages
+// Of journals, by the addresses of their lanes: how large the large one is.
+static std::map<const char *, uint64_t> known_lanes, full_lanes;
 
 void set_random(uint64_t seed)
 {
@@ -87,15 +85,6 @@ static void forget(void *address, size_t n)
         lanes->erase(lanes->lower_bound(begin), lanes->lower_bound(end));
 }
 
-// ---- pools --------------------------------------------------------------------------------------
-
-struct Pool {
-    char *map;
-    size_t bytes;
-};
-static std::map<uint64_t, Pool> pools; // by uuid
-static uint64_t next_pool = 1;
-
 } // namespace standins
 } // namespace crash
 
@@ -112,6 +101,7 @@ uint64_t __real_journal_capacity(const struct journal *j, unsigned lane, unsigne
 enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __real_journal_retire(struct journal_writer *w);
+int __real_redo_grow(struct redo *r, uint64_t words);
 int __real_takeover(const struct takeover *t);
 int __real_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                         const char *path);
@@ -128,13 +118,11 @@ uint64_t __wrap_journal_capacity(const struct journal *j, unsigned lane, unsigne
 enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __wrap_journal_retire(struct journal_writer *w);
+int __wrap_redo_grow(struct redo *r, uint64_t words);
 int __wrap_takeover(const struct takeover *t);
 int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                         const char *path);
 int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
-PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode);
-PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size);
-void __wrap_pmemobj_close(PMEMobjpool *pop);
 
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
 {
@@ -178,48 +166,18 @@ bool __wrap_persist_rtm_allowed(const struct persist *p)
     return p->domain == PERSIST_EADR || p->domain == PERSIST_PROCESS;
 }
 
-PMEMobjpool *__wrap_pmemobj_create(const char *path, const char *layout, size_t size, mode_t mode)
-{
-    (void)layout;
-    (void)size;
-    (void)mode;
-    struct stat st;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return nullptr;
-    size_t n = static_cast<size_t>(st.st_size);
-    void *map = __wrap_mmap64(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (map == MAP_FAILED)
-        return nullptr;
-    pools[next_pool++] = {static_cast<char *>(map), n};
-    return static_cast<PMEMobjpool *>(map);
-}
-
-PMEMoid __wrap_pmemobj_root(PMEMobjpool *pop, size_t size)
-{
-    (void)size;
-    for (const auto &p : pools)
-        if (static_cast<void *>(p.second.map) == static_cast<void *>(pop))
-            return {p.first, 4096};
-    return {0, 0};
-}
-
-void __wrap_pmemobj_close(PMEMobjpool *pop)
-{
-    for (auto p = pools.begin(); p != pools.end(); ++p)
-        if (static_cast<void *>(p->second.map) == static_cast<void *>(pop)) {
-            __wrap_munmap(p->second.map, p->second.bytes);
-            pools.erase(p);
-            return;
-        }
-}
-
 uint64_t __wrap_journal_capacity(const struct journal *j, unsigned lane, unsigned files)
 {
     std::lock_guard<std::mutex> hold(standins::lock);
-    known_lanes.insert(j->lanes_at);
-    return full_lanes.count(j->lanes_at) ? 0 : __real_journal_capacity(j, lane, files);
+    known_lanes[j->lanes_at] = j->large_bytes;
+    auto full = full_lanes.find(j->lanes_at);
+    const bool is_full = full != full_lanes.end() && full->second == j->large_bytes;
+    return is_full ? 0 : __real_journal_capacity(j, lane, files);
+}
+
+int __wrap_redo_grow(struct redo *r, uint64_t words)
+{
+    return __real_redo_grow(r, words + (1 << 16)); // else a small commit would need no more space
 }
 
 // ---- faults of the code -------------------------------------------------------------------------

@@ -6,14 +6,10 @@
 //   mmap, munmap          the real ones; remembered, so that an address gives its file
 //   identity_random       repeatable numbers
 //   identity_boot         a boot that the test begins
-//   journal_capacity      0 for journals that are said to be full, so that a small commit replaces
-//                         them
+//   journal_capacity      0 for journals that are said to be full, so that a small commit makes their
+//   redo_grow             large lanes longer
 //   persist_rtm_allowed   where the domain allows it: the recorder replaces the hardware
 //                         transaction
-//   pmemobj_create, ...   a pool that is a mapped file of zeros with a root object. libpmemobj
-//                         takes
-//                         10 ms to make one, and recovery does not use it; its changes to a pool
-//                         before the pool has its name do not matter
 //
 // Also faults of the code under test that no fault of the rules (media.h) can express.
 #ifndef ATO_TEST_CRASH_STANDINS_H
@@ -59,7 +55,7 @@ namespace standins
 void set_random(uint64_t seed);
 uint64_t get_boot();
 void set_boot(uint64_t boot);
-// The journals that exist now have no room for any commit: the next one makes a larger journal.
+// The journals that exist now have no room for any commit: the next one makes the large lane longer.
 void fill_journals();
 void set_fault(CodeFault fault);
 CodeFault fault();

@@ -113,7 +113,7 @@ def manifest():
 # ---- journal ------------------------------------------------------------------------------------
 
 NUMBER = 0x123456789ABC
-LANES, LANE, LARGE = 16, 65536, 128 + 32 * 16384 + (2**18 + 8192) * 16
+LANES, LANE, BYTES = 16, 65536, 2 << 20
 SIZE_WORD = 1 << 49 | 8192
 
 
@@ -136,8 +136,8 @@ def commit(image, at, sequence, retired, files, words):
 
 
 def journal():
-    image = bytearray(4096 + LANES * LANE + LARGE)
-    head = b'AJOURNAL' + struct.pack('<IIQQIIQQ', 3, LANES, LANE, LARGE, 0, 1, NUMBER, 0)
+    image = bytearray(BYTES)
+    head = b'AJOURNAL' + struct.pack('<IIQQIIQQ', 4, LANES, LANE, 0, 0, 1, NUMBER, 0)
     assert len(head) == 56
     image[0:64] = head + struct.pack('<Q', checksum(head))
     a, b = journal_file(1, 111), journal_file(2, 222)

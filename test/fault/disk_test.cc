@@ -25,7 +25,7 @@ using hazards::Medium;
 // In bytes: a small budget stops an operation at its first allocations, the size of a journal at its last.
 static std::vector<off_t> budgets(off_t block)
 {
-    const off_t journal = 12 << 20;
+    const off_t journal = 2 << 20;
     std::set<off_t> all = {0, block, 4096, 2 * 4096, 9 * 4096, journal + (1 << 20)};
     if (rig::rounds(100) > 100) {
         for (off_t k = 2; k < 100; k += k < 10 ? 1 : 40)

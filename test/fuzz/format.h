@@ -109,9 +109,7 @@ bool parse(const std::string &value, Attribute &a);
 // ---- journal ----
 
 constexpr uint64_t JOURNAL_MAGIC_WORD = 0x4c414e52554f4a41ull;
-constexpr uint64_t POOL = 12 << 20;
-constexpr uint64_t LARGE = 128 + 32 * 16384 + ((1ull << 18) + 8192) * 16;
-constexpr uint64_t JOURNAL = 4096 + 16 * 65536 + LARGE;
+constexpr uint64_t JOURNAL = 2 << 20, JOURNAL_MOST = 8ull << 30;
 
 } // namespace fuzz
 

@@ -4,7 +4,7 @@
 // reflection do, so that each access behind them is seen.
 //
 // Input: u8 repairs (1: seal the header, 2: magic and version), u8 domain, u16 lanes, u32 lane_bytes,
-// u32 large_bytes, u8 reserved, i8 how much longer than that the block is, u32 bytes of the reflection;
+// u32 bytes of the large lane, u8 reserved, i8 how much longer than that the block is, u32 bytes of the reflection;
 // then commits:
 //   u16 lane, u8 repairs (1: sequence follows retired, 2: seal), u64 sequence, u64 retired, u32 files,
 //   u32 words, u8 reserved of the first file, u8 n, then n words: u64 word, u64 value
@@ -71,11 +71,11 @@ void put_header(const Block &j, const Header &h)
     Bytes b(64);
     if (h.repairs & 2) {
         put(b, 0, 8, JOURNAL_MAGIC_WORD);
-        put(b, 8, 4, 3);
+        put(b, 8, 4, 4);
     }
     put(b, 12, 4, h.lanes);
     put(b, 16, 8, h.small);
-    put(b, 24, 8, h.large);
+    put(b, 24, 8, h.reserved);
     put(b, 32, 4, h.reserved);
     put(b, 36, 4, h.domain);
     if (h.repairs & 1)
@@ -193,10 +193,11 @@ void look_at(const struct journal &j, const Block &block, const Header &h, const
     persist_init(&p, j.domain);
     for (unsigned lane = 0; lane < j.lanes; lane++) {
         journal_view v;
+        const uint64_t at = PAGE + lane * h.small;
         if (journal_settle(&j, &p, lane) < 0)
             wrong("journal_settle fails in memory");
         int found = journal_look(&j, lane, &v),
-            is = lane_state(block, PAGE + lane * h.small, lane < h.lanes ? h.small : h.large);
+            is = lane_state(block, at, lane < h.lanes ? h.small : block.n - at);
         if (found != is)
             wrong("lane %u: journal_look answers %d, the bytes say %d", lane, found, is);
         if (found == JOURNAL_CUT &&
@@ -327,7 +328,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     struct journal j;
     bool makes_sense = (h.repairs & 3) == 3 && block.n >= PAGE && h.domain - 1u < 4 && h.lanes &&
                        h.lanes <= 4096 && h.small % 64 == 0 && h.small >= 4096 &&
-                       h.large % 8 == 0 && h.large >= 4096 && whole <= block.n;
+                       h.lanes * h.small + 2 * PAGE <= block.n;
     int taken = journal_take(&j, block.begin, block.n, 0, "the journal");
     if ((taken == 0) != makes_sense)
         wrong("journal_take answers %d", taken);

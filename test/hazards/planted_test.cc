@@ -11,7 +11,7 @@ extern "C" {
 #include "reflection/format/layout.h"
 #include "reflection/media/locks.h"
 #include "reflection/pairing/identity.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 }
 
 #include <csignal>
@@ -99,12 +99,12 @@ class Planted : public Users
     {
         struct persist p;
         folder f;
-        struct pool pool;
+        struct redo redo;
         const struct trust like = {geteuid(), group, 0666};
         std::vector<journal_file> files;
         persist_init(&p, PERSIST_PROCESS);
         ASSERT_EQ(folder_open(&f, folder_of(file).c_str(), false), 0) << ato_errormsg();
-        ASSERT_EQ(pool_create(&pool, &f, &p, JOURNAL_WORDS, &like), 0) << ato_errormsg();
+        ASSERT_EQ(redo_create(&redo, &f, &p, &like), 0) << ato_errormsg();
         for (const std::string &path : paths) {
             attribute a;
             Fd fd(path, O_RDONLY);
@@ -115,7 +115,7 @@ class Planted : public Users
             files.push_back(named);
         }
         journal_writer w;
-        journal_begin(&w, &pool.journal, &p, 0, static_cast<unsigned>(files.size()),
+        journal_begin(&w, &redo.journal, &p, 0, static_cast<unsigned>(files.size()),
                       files.size() * SIZE / 4096);
         for (const journal_file &file : files)
             journal_name(&w, &file);
@@ -124,12 +124,12 @@ class Planted : public Users
                 journal_add(&w, i, layout_word(page), value);
         ASSERT_EQ(journal_commit(&w), 0);
         for (const std::string &path : paths) {
-            const uint64_t word = manifest_encode_size(pool.number);
+            const uint64_t word = manifest_encode_size(redo.number);
             int fd = open(manifest_of(path).c_str(), O_WRONLY | O_CLOEXEC);
             EXPECT_TRUE(fd < 0 || pwrite(fd, &word, 8, manifest_area(0)) == 8);
             close(fd);
         }
-        ASSERT_EQ(pool_close(&pool, &f, false), 0);
+        ASSERT_EQ(redo_close(&redo, &f, false), 0);
         folder_close(&f);
     }
 
@@ -265,7 +265,7 @@ TEST_F(Planted, FalseJournalsDoNotStopOtherUsers)
         EXPECT_EQ(mkfifo((prefix + "2").c_str(), 0666), 0);
         EXPECT_EQ(symlink("/etc/passwd", (prefix + "3").c_str()), 0);
         EXPECT_EQ(mknod((prefix + "4").c_str(), S_IFSOCK | 0666, 0), 0);
-        make(prefix + "5", pattern(12 << 20, 7));
+        make(prefix + "5", pattern(2 << 20, 7));
         make(prefix + "6", pattern(100, 7));
     });
     expect_content(VICTIM, file, content);

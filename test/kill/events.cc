@@ -4,7 +4,7 @@
 extern "C" {
 #include "reflection/media/fsops.h"
 #include "reflection/media/persist.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 }
 
 #include <csignal>
@@ -133,7 +133,7 @@ const struct fsops &watched_fsops()
         /* Allocating a journal takes longer than the rest of a life: here it only gets its length. */
         table.fallocate = [](int fd, int mode, off_t at, off_t n) {
             event("fallocate");
-            return mode == 0 && at == 0 && n >= static_cast<off_t>(POOL_LEAST_BYTES)
+            return mode == 0 && at == 0 && n >= static_cast<off_t>(journal_bytes(0))
                        ? fsops_real.ftruncate(fd, n)
                        : fsops_real.fallocate(fd, mode, at, n);
         };

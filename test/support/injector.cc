@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <libpmemobj.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -386,13 +385,6 @@ WRAP_NUMBER(pthread_create,
 WRAP_NUMBER(pthread_setspecific, (pthread_key_t key, const void *value), (key, value), ENOMEM)
 #endif
 WRAP(int, -1, sched_getaffinity, (pid_t process, size_t n, void *cpus), (process, n, cpus), EINVAL)
-
-// ---- libpmemobj
-
-WRAP(PMEMobjpool *, nullptr, pmemobj_create,
-     (const char *path, const char *layout, size_t n, mode_t mode), (path, layout, n, mode), ENOSPC,
-     ENOMEM)
-WRAP(PMEMoid, OID_NULL, pmemobj_root, (PMEMobjpool * pool, size_t n), (pool, n), ENOMEM)
 
 } // namespace injector
 } // namespace support

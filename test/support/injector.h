@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Makes a call of the library to the C library, the kernel or libpmemobj fail. The linker leads each such
+// Makes a call of the library to the C library or the kernel fail. The linker leads each such
 // call through here (--wrap; the names are in test/fault/meson.build). Between begin() and end() each call
 // gets a name that is the same in every run, and one of them fails. Resources that the library has to give
 // back (blocks of memory, address space, names of shared memory) are counted all the time.

@@ -201,12 +201,6 @@ class Lab(unittest.TestCase):
         return next(os.path.join(self.dir, '.ato', n) for n in os.listdir(self.dir + '/.ato')
                     if n.startswith('journal-'))
 
-    def journal_header(self):
-        """Its offset in the journal."""
-        path = self.journal()
-        return next(at for at in range(0, os.path.getsize(path), 4096)
-                    if self.peek(path, at, 8) == b'AJOURNAL')
-
 
 class Result(unittest.TextTestResult):
     """Prints a line for each case, as GoogleTest does."""

@@ -20,17 +20,16 @@ class JournalLab
   public:
     explicit JournalLab(persist_domain domain = PERSIST_PROCESS)
     {
-        bytes =
-            static_cast<char *>(mmap(nullptr, journal_bytes(JOURNAL_WORDS), PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        bytes = static_cast<char *>(mmap(nullptr, journal_bytes(0), PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         persist_init(&p, domain);
         if (bytes == MAP_FAILED)
             throw std::runtime_error("no memory for a journal");
-        journal_make(&p, &j, bytes, 0x5a5a5a5a5a5a, JOURNAL_WORDS);
+        journal_make(&p, &j, bytes, 0x5a5a5a5a5a5a);
     }
     ~JournalLab()
     {
-        munmap(bytes, journal_bytes(JOURNAL_WORDS));
+        munmap(bytes, journal_bytes(0));
     }
 
     static journal_file file(uint8_t id, uint64_t inode)

@@ -134,11 +134,11 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
     EXPECT_NE(std::string(ato_errormsg()).find("268435457"), std::string::npos) << ato_errormsg();
 }
 
-// ---- commits that one journal cannot hold -------------------------------------------------------
+// ---- commits that are more than a new journal holds ---------------------------------------------
 
-TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
+TEST_F(Journals, LargeLaneGrowsForALargerCommitAndIsReplayed)
 {
-    constexpr uint64_t WORDS = JOURNAL_WORDS + 2 * JOURNAL_MAX_FILES; // beside one file
+    constexpr uint64_t WORDS = 1 << 18;
     std::string path = dir / "file";
     write_file(path, {});
     ASSERT_EQ(truncate(path.c_str(), 1ll << 31), 0); // 2^19 pages
@@ -147,11 +147,13 @@ TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
         ASSERT_TRUE(m) << m.sentence;
         ASSERT_TRUE(m.write(0, pattern(LARGE, 2)));
         const auto first = journals_of(path);
+        ASSERT_EQ(first.size(), 1u);
+        EXPECT_EQ(size_of(first[0]), journal_bytes(0));
         struct file *f = table_find(m.base)->file;
         journal_lane large;
         ASSERT_EQ(take_lane({f}, WORDS, &large), 0) << ato_errormsg();
-        EXPECT_EQ(journals_of(path).size(), 1u);
-        EXPECT_NE(journals_of(path), first);
+        EXPECT_EQ(journals_of(path), first);
+        EXPECT_EQ(size_of(first[0]), journal_bytes(WORDS));
         const journal_file name = pairing_in_journals(&f->pairing);
         journal_writer w;
         journal_begin(&w, large.journal, &f->persist, large.lane, 1, WORDS);
@@ -173,31 +175,49 @@ TEST_F(Journals, LargerJournalIsMadeInPlaceOfTheFirst)
     }
 }
 
-// A commit of another file is under way in the first one.
-TEST_F(Journals, SmallerJournalStaysUntilNoFileUsesIt)
+// Commits in the small lanes go on meanwhile.
+TEST_F(Journals, LargeLaneGrowsWhileOtherLanesAreBusy)
 {
     Mapped a(file("a"), options(ATO_DOMAIN_PMEM)), b(file("b"), options(ATO_DOMAIN_PMEM));
     struct file *first = table_find(a.base)->file, *second = table_find(b.base)->file;
     journal_lane under_way, lane;
     ASSERT_EQ(take_lane({first}, 1000, &under_way), 0) << ato_errormsg();
-    ASSERT_EQ(take_lane({second}, 2 * JOURNAL_WORDS, &lane), 0) << ato_errormsg();
+    const char *lanes = under_way.journal->lanes_at;
+    ASSERT_EQ(take_lane({second}, 1 << 18, &lane), 0) << ato_errormsg();
+    EXPECT_EQ(lane.journal->lanes_at, lanes);
     journals_give_lane(&lane);
-    EXPECT_EQ(journals_of(dir / "a").size(), 2u);
     journals_give_lane(&under_way);
-    ASSERT_EQ(take_lane({first}, 1000, &lane), 0) << ato_errormsg();
-    journals_give_lane(&lane);
-    EXPECT_EQ(journals_of(dir / "a").size(), 1u) << "both use the larger one";
+    EXPECT_EQ(journals_of(dir / "a").size(), 1u);
 }
 
-// They wait until the smaller one is idle. Each of them may find that another one has moved on.
-TEST_F(Journals, ThreadsThatWaitForALargerJournalAllGetALane)
+TEST_F(Journals, NoSpaceForALongerLaneIsAnErrorAndSmallCommitsGoOn)
+{
+    Mapped m(file("file"), options(ATO_DOMAIN_PMEM));
+    struct file *f = table_find(m.base)->file;
+    journal_lane lane;
+    ASSERT_EQ(take_lane({f}, 1000, &lane), 0) << ato_errormsg();
+    journals_give_lane(&lane);
+    {
+        FsFaults faults;
+        faults.fail_at(0, ENOSPC);
+        EXPECT_EQ(take_lane({f}, 1 << 18, &lane), -1);
+        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_NE(std::string(ato_errormsg()).find("journal-"), std::string::npos);
+    }
+    for (uint64_t words : {1000, 1 << 18}) {
+        ASSERT_EQ(take_lane({f}, words, &lane), 0) << ato_errormsg();
+        journals_give_lane(&lane);
+    }
+}
+
+TEST_F(Journals, ThreadsThatWaitForTheLargeLaneAllGetIt)
 {
     Mapped m(file("file"), options(ATO_DOMAIN_PMEM));
     struct file *f = table_find(m.base)->file;
     for (int round = 0; round < 5; round++) {
-        const uint64_t words = JOURNAL_WORDS << (round + 1);
+        const uint64_t words = 1 << (17 + round);
         journal_lane under_way;
-        ASSERT_EQ(take_lane({f}, 1000, &under_way), 0) << ato_errormsg();
+        ASSERT_EQ(take_lane({f}, 10000, &under_way), 0) << ato_errormsg();
         std::vector<std::thread> threads;
         std::atomic<int> failed{0};
         for (int t = 0; t < 3; t++)
@@ -298,7 +318,7 @@ TEST_F(SeveralFiles, MoreFilesThanALaneNamesAreE2big)
     journal_lane lane;
     EXPECT_EQ(take_lane(one_more, 2, &lane), -1);
     EXPECT_EQ(errno, E2BIG);
-    ASSERT_EQ(take_lane(files, JOURNAL_WORDS, &lane), 0) << ato_errormsg();
+    ASSERT_EQ(take_lane(files, 1 << 18, &lane), 0) << ato_errormsg();
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
     journals_give_lane(&lane);
 }

@@ -205,7 +205,7 @@ TEST_P(RecoverSeveral, TwoPairingsOfOneInodeInAJournalAreDistinguished)
     ASSERT_EQ(folder_open(&own->folder, folder_of(paths[0]).c_str(), false), 0);
     own->identity.trust = {0, 0, 0666};
     uint64_t number;
-    ASSERT_TRUE(pool_name_of(fs::path(journal()).filename().c_str(), &number));
+    ASSERT_TRUE(redo_name_of(fs::path(journal()).filename().c_str(), &number));
     Bytes id = read_at(manifest_of(paths[0]), 32, 16);
     alarm(60);
     for (int gone : {-1, 1}) { // the missing pairing's id is smaller, then larger

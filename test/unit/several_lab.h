@@ -16,7 +16,7 @@ extern "C" {
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 #include "reflection/pairing/length.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 }
 
 #include <gtest/gtest.h>
@@ -183,7 +183,7 @@ class Several : public testing::Test
     void expect_no_journals() const
     {
         for (const std::string &name : names_in(folder_of(paths[0])))
-            EXPECT_FALSE(pool_name_of(name.c_str(), nullptr)) << name;
+            EXPECT_FALSE(redo_name_of(name.c_str(), nullptr)) << name;
     }
 
     // ato_mmap() fails with `err` and a sentence that has all `words`.

@@ -108,7 +108,7 @@ TEST_F(LargeTx, MoreThanOneGibibyteNeedsMaxBytes)
     t = ato_tx_begin_opt(&o);
     ASSERT_NE(t, nullptr);
     ASSERT_TRUE(put(t, m, MORE, 2)) << ato_errormsg();
-    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // by a larger journal
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg(); // in a longer lane
     expect_all(m, MORE, 2);
 }
 

@@ -7,7 +7,7 @@
 
 #include "reflection/media/report.h"
 #include "reflection/pairing/lookup.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ static bool is_of_reflection_folder(const char *name)
 {
     uint64_t inode;
     const char *rest;
-    if (pool_name_of(name, NULL))
+    if (redo_name_of(name, NULL))
         return true;
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
@@ -108,7 +108,7 @@ static void check_name(struct around *a, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
-    if (pool_name_of(entry, NULL))
+    if (redo_name_of(entry, NULL))
         return; /* visit_journal() */
     if (!starts_with_inode(entry, &inode, &rest)) {
         finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
@@ -162,7 +162,7 @@ static void visit_name(void *arg, const char *name)
 static void visit_journal(void *arg, const char *name)
 {
     const struct around *a = arg;
-    if (pool_name_of(name, NULL))
+    if (redo_name_of(name, NULL))
         check_leftover(a->check, a->folder, name);
 }
 
@@ -206,7 +206,7 @@ static void visit_file(void *arg, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", l->name, entry);
-    if (l->reflections && (starts_with_inode(entry, &inode, &rest) || pool_name_of(entry, NULL)))
+    if (l->reflections && (starts_with_inode(entry, &inode, &rest) || redo_name_of(entry, NULL)))
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;

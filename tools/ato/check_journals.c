@@ -7,7 +7,7 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
-#include "reflection/recovery/pool.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,21 +22,17 @@ struct visits {
     void *arg;
 };
 
-struct range {
-    uint64_t begin, bytes;
-};
-
-/* Returns the bytes in memory that the caller frees, with zeros for those behind the file's end; NULL. */
-static char *read_range(int fd, const struct range *at)
+/* Reads bytes [begin, begin + n) of a file, with zeros for those behind its end. Returns memory that the caller frees, or NULL. */
+static char *read_range(int fd, uint64_t begin, uint64_t n)
 {
-    const size_t room = ((size_t)at->bytes + 4095) & ~(size_t)4095;
+    const size_t room = ((size_t)n + 4095) & ~(size_t)4095;
     char *bytes = aligned_alloc(4096, room);
     if (bytes)
         memset(bytes, 0, room);
     else
         report_error(ENOMEM, "no memory to read the lanes of a file");
-    for (uint64_t got = 0; bytes && got < at->bytes;) {
-        ssize_t more = pread(fd, bytes + got, at->bytes - got, (off_t)(at->begin + got));
+    for (uint64_t got = 0; bytes && got < n;) {
+        ssize_t more = pread(fd, bytes + got, n - got, (off_t)(begin + got));
         if (more <= 0)
             break;
         got += (uint64_t)more;
@@ -44,72 +40,72 @@ static char *read_range(int fd, const struct range *at)
     return bytes;
 }
 
-static int locate(const struct lanes *l, const struct visits *v, char *bytes, uint64_t n,
-                  struct journal *j)
+/* Checks the open journal as redo_open() does. Returns its length; 0 with errno. */
+static uint64_t check_journal(const struct lanes *l, const struct visits *v, int fd)
 {
-    if (!bytes)
-        return -1;
-    if (!l->number) {
-        *j = journal_of_slot(bytes + MANIFEST_AREA_LANES, v->manifest->record.domain);
-        return 0;
-    }
-    return pool_find(j, bytes, n, l->number, l->path);
+    char header[sizeof(struct journal_header)] = {0};
+    struct stat st;
+    struct journal j;
+    int r = -1;
+    if (fd < 0)
+        report_errno(errno, "cannot open the journal %s, which the manifest names", l->path);
+    else if (v->trust &&
+             ownership_check(v->trust, fd, v->folder->path, strrchr(l->path, '/') + 1) < 0)
+        errno = EUCLEAN;
+    else if (fstat(fd, &st) < 0 || pread(fd, header, sizeof(header), 0) < 0)
+        report_errno(errno, "cannot read the journal %s", l->path);
+    else
+        r = journal_take(&j, header, (uint64_t)st.st_size, l->number, l->path);
+    return r < 0 ? 0 : journal_length(&j);
 }
 
-static void visit_range(struct lanes *l, const struct visits *v, int fd, const struct range *at)
+/* Reads all lanes. Returns the bytes, which the caller frees; NULL with errno. */
+static char *read_lanes(const struct lanes *l, const struct visits *v, int fd, struct journal *j)
 {
-    char *first = read_range(fd, at), *second = NULL;
-    int r = locate(l, v, first, at->bytes, &l->journal);
-    if (r == 0 && l->changing) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-        second = read_range(fd, at);
-        r = locate(l, v, second, at->bytes, &l->again);
+    char *bytes;
+    if (!l->number) {
+        bytes = read_range(fd, manifest_area(l->slot), MANIFEST_AREA_BYTES);
+        if (bytes)
+            *j = journal_of_slot(bytes + MANIFEST_AREA_LANES, v->manifest->record.domain);
+        return bytes;
     }
-    l->error = r < 0 ? errno : 0;
-    v->visit(v->arg, l);
+    const uint64_t n = check_journal(l, v, fd);
+    bytes = n ? read_range(fd, 0, n) : NULL;
+    if (bytes && journal_take(j, bytes, n, l->number, l->path) == 0)
+        return bytes;
+    KEEP_ERRNO();
+    free(bytes);
+    return NULL;
+}
+
+static void visit_lanes(struct lanes *l, const struct visits *v, int fd)
+{
+    const struct look_manifest *m = v->manifest;
+    char *first = read_lanes(l, v, fd, &l->journal), *second = NULL;
+    bool read = first;
+    uint64_t now;
+    if (read && l->changing) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        second = read_lanes(l, v, fd, &l->again);
+        read = second;
+    }
+    l->error = read ? 0 : errno;
+    /* A journal that cannot be read may have been removed meanwhile, if it is no longer named. */
+    if (read || !l->number ||
+        (area_journal(m->fd, l->slot, l->path, &now) == 0 && now == l->number))
+        v->visit(v->arg, l);
     free(first);
     free(second);
 }
 
-/* Finds the journal, with the checks of pool_open(). Returns 0; -1 with errno. */
-static int find_journal(const struct visits *v, const char *name, const struct lanes *l, int fd,
-                        struct range *at)
-{
-    if (fd < 0)
-        return report_errno(errno, "cannot open the journal %s, which the manifest names", l->path);
-    if (v->trust && ownership_check(v->trust, fd, v->folder->path, name) < 0) {
-        errno = EUCLEAN;
-        return -1;
-    }
-    const uint64_t length = (uint64_t)l->st.st_size;
-    struct range first = {0, length < POOL_LEAST_BYTES ? length : POOL_LEAST_BYTES};
-    struct journal j;
-    char *head = read_range(fd, &first);
-    int r = head ? pool_find(&j, head, length, l->number, l->path) : -1;
-    if (r == 0)
-        *at = (struct range){0, (uint64_t)(journal_end(&j) - head)};
-    free(head);
-    return r;
-}
-
 static void visit_journal(struct lanes *l, const struct visits *v)
 {
-    const struct look_manifest *m = v->manifest;
-    char name[POOL_NAME_BYTES];
-    struct range at;
-    uint64_t now;
-    pool_name(name, l->number);
+    char name[REDO_NAME_BYTES];
+    redo_name(name, l->number);
     snprintf(l->path, sizeof(l->path), "%s/%s", v->folder->path, name);
     int fd = look_into(v->folder, name, &l->st);
     l->changing = l->alive || (fd >= 0 && locks_ask(fd, 0, 1) == LOCKS_TAKEN);
-    if (find_journal(v, name, l, fd, &at) == 0) {
-        visit_range(l, v, fd, &at);
-    } else {
-        l->error = errno;
-        /* If it is no longer named, it may have been removed meanwhile. */
-        if (area_journal(m->fd, l->slot, l->path, &now) == 0 && now == l->number)
-            v->visit(v->arg, l);
-    }
+    visit_lanes(l, v, fd);
     if (fd >= 0)
         close(fd);
 }
@@ -117,12 +113,11 @@ static void visit_journal(struct lanes *l, const struct visits *v)
 static void visit_slot(const struct visits *v, unsigned slot)
 {
     const struct look_manifest *m = v->manifest;
-    const struct range area = {manifest_area(slot), MANIFEST_AREA_BYTES};
     struct lanes l = {.slot = slot};
     uint64_t number;
     l.alive = l.changing = locks_ask(m->fd, 1 + (off_t)slot, 1) == LOCKS_TAKEN;
     snprintf(l.path, sizeof(l.path), "%s/%" PRIu64 ".manifest", v->folder->path, m->record.inode);
-    visit_range(&l, v, m->fd, &area);
+    visit_lanes(&l, v, m->fd);
     if (area_journal(m->fd, slot, l.path, &number) < 0) {
         l.error = errno;
         v->visit(v->arg, &l);

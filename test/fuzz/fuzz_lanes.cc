@@ -4,8 +4,8 @@
 // they are replayed when the file is mapped.
 //
 // Input: the world (world.cc), uses (life.cc), then journals, the first of slot 0:
-//   u8 kind     1: unfinished; 2: its length is not a pool's; 4: its header is not sealed; 8: nor its
-//               lanes; 16: it begins at another page; 32: another follows; 64: the manifest does not name it;
+//   u8 kind     1: unfinished; 2: it has no large lane; 4: its header is not sealed; 8: nor its
+//               lanes; 16: its large lane is longer; 32: another follows; 64: the manifest does not name it;
 //               128: the word that names it is damaged
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
@@ -84,7 +84,7 @@ Bytes named(const World &w, unsigned owner, uint8_t reserved)
 }
 
 // The lanes begin at `at`.
-void put_commit(const World &w, Image &pool, uint64_t at, uint64_t lanes, uint64_t lane_bytes,
+void put_commit(const World &w, Image &image, uint64_t at, uint64_t lanes, uint64_t lane_bytes,
                 bool sealed, Input &in)
 {
     uint64_t lane = at + in.u8() % lanes * lane_bytes;
@@ -120,23 +120,21 @@ void put_commit(const World &w, Image &pool, uint64_t at, uint64_t lanes, uint64
         put(line, 56, 8, checksum(body.data(), body.size(), checksum(line.data(), 56)));
     put(line, 64, 8, retired);
     body.insert(body.begin(), line.begin(), line.end());
-    pool.write(lane, body.data(), body.size());
+    image.write(lane, body.data(), body.size());
 }
 
-Image make_pool(const World &w, uint64_t number, uint8_t kind, Input &in)
+Image make_journal(const World &w, uint64_t number, uint8_t kind, Input &in)
 {
     static const size_t fields[] = {0, 8, 12, 16, 24, 32, 36, 40, 48};
     static const unsigned widths[] = {8, 4, 4, 8, 8, 4, 4, 8, 8};
-    Image pool;
-    pool.type = S_IFREG;
-    pool.size = POOL - (kind & 2 ? PAGE : 0);
-    uint64_t at = kind & 16 ? (POOL - JOURNAL) / PAGE * PAGE : 3 * PAGE;
+    Image journal;
+    journal.type = S_IFREG;
+    journal.size = kind & 2 ? PAGE + LANES * LANE_BYTES : JOURNAL + (kind & 16 ? PAGE + 8 : 0);
     Bytes header(64);
     put(header, 0, 8, JOURNAL_MAGIC_WORD);
-    put(header, 8, 4, 3);
+    put(header, 8, 4, 4);
     put(header, 12, 4, LANES);
     put(header, 16, 8, LANE_BYTES);
-    put(header, 24, 8, LARGE);
     put(header, 36, 4, 4);
     put(header, 40, 8, number);
     for (unsigned i = in.u8() % 8; i; i--) {
@@ -145,10 +143,10 @@ Image make_pool(const World &w, uint64_t number, uint8_t kind, Input &in)
     }
     if (!(kind & 4))
         put(header, 56, 8, checksum(header.data(), 56));
-    pool.write(at, header.data(), header.size());
+    journal.write(0, header.data(), header.size());
     for (unsigned i = in.u8() % 20; i; i--)
-        put_commit(w, pool, at + PAGE, LANES + 1, LANE_BYTES, !(kind & 8), in);
-    return pool;
+        put_commit(w, journal, PAGE, LANES + 1, LANE_BYTES, !(kind & 8), in);
+    return journal;
 }
 
 // ---- expected result, by FORMAT.md ----
@@ -168,17 +166,17 @@ void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
     }
 }
 
-Lane read_lane(const World &w, const Image &pool, uint64_t at, uint64_t room)
+Lane read_lane(const World &w, const Image &image, uint64_t at, uint64_t room)
 {
     Lane lane;
-    uint64_t sequence = pool.word(at), retired = pool.word(at + 64), counts = pool.word(at + 8);
+    uint64_t sequence = image.word(at), retired = image.word(at + 64), counts = image.word(at + 8);
     uint64_t files = counts & 0xffffffff, words = counts >> 32;
     const bool fits = files <= 16384 && 128 + 32 * files + 16 * words <= room;
     lane.damaged = sequence > retired + 1 || (sequence == retired + 1 && !fits);
     if (sequence != retired + 1 || !fits || !files || !words)
         return lane;
-    Bytes line = pool.bytes(at, 56), body = pool.bytes(at + 128, 32 * files + 16 * words);
-    if (checksum(body.data(), body.size(), checksum(line.data(), 56)) != pool.word(at + 56))
+    Bytes line = image.bytes(at, 56), body = image.bytes(at + 128, 32 * files + 16 * words);
+    if (checksum(body.data(), body.size(), checksum(line.data(), 56)) != image.word(at + 56))
         return lane;
     for (uint64_t i = 0; i < words && !lane.damaged; i++) {
         uint64_t word = get(body, 32 * files + 16 * i, 8),
@@ -222,26 +220,21 @@ bool replay_slot(const World &w, const Image &manifest, uint64_t slot, Expected 
 }
 
 // The lanes of a journal. Returns false if it is not one.
-bool read_pool(const World &w, const Image &pool, uint64_t number, std::vector<Lane> &found)
+bool read_journal(const World &w, const Image &journal, uint64_t number, std::vector<Lane> &found)
 {
-    for (uint64_t at = PAGE; at < 8 << 20 && at + PAGE <= pool.size; at += PAGE) {
-        if (pool.word(at) != JOURNAL_MAGIC_WORD)
-            continue;
-        Bytes header = pool.bytes(at, 64);
-        uint64_t lanes = get(header, 12, 4), small = get(header, 16, 8), large = get(header, 24, 8),
-                 room = pool.size - at - PAGE;
-        if (get(header, 56, 8) != checksum(header.data(), 56) || get(header, 8, 4) != 3 ||
-            get(header, 36, 4) - 1 > 3 || lanes == 0 || lanes > 4096 || small % 64 ||
-            small < 4096 || large % 8 || large < 4096 || small > room / lanes ||
-            large > room - lanes * small)
-            continue;
-        for (uint64_t lane = 0; lane <= lanes; lane++) {
-            const uint64_t from = at + PAGE + lane * small;
-            found.push_back(read_lane(w, pool, from, lane < lanes ? small : large));
-        }
-        return get(header, 40, 8) == number;
+    const Bytes header = journal.bytes(0, 64);
+    const uint64_t lanes = get(header, 12, 4), small = get(header, 16, 8),
+                   length = std::min(journal.size, JOURNAL_MOST);
+    if (length < PAGE || get(header, 0, 8) != JOURNAL_MAGIC_WORD || get(header, 8, 4) != 4 ||
+        get(header, 56, 8) != checksum(header.data(), 56) || get(header, 36, 4) - 1 > 3 ||
+        lanes == 0 || lanes > 4096 || small % 64 || small < 4096 || small > length / lanes ||
+        lanes * small + 2 * PAGE > length)
+        return false;
+    for (uint64_t lane = 0; lane <= lanes; lane++) {
+        const uint64_t from = PAGE + lane * small;
+        found.push_back(read_lane(w, journal, from, lane < lanes ? small : length - from));
     }
-    return false;
+    return get(header, 40, 8) == number;
 }
 
 bool replay_journal(const World &w, const Image &manifest, uint64_t slot, uint64_t number,
@@ -252,7 +245,7 @@ bool replay_journal(const World &w, const Image &manifest, uint64_t slot, uint64
     std::vector<Lane> lanes;
     auto there = w.journals.find(name);
     e.named = true;
-    if (there == w.journals.end() || !read_pool(w, there->second, number, lanes) ||
+    if (there == w.journals.end() || !read_journal(w, there->second, number, lanes) ||
         std::any_of(lanes.begin(), lanes.end(), [](const Lane &l) { return l.damaged; }) ||
         !replay_slot(w, manifest, slot, e) || !replay(w, lanes, e))
         return false;
@@ -313,14 +306,14 @@ std::vector<Seed> seeds()
     all.push_back(with("unfinished", 1, 0));
     all.push_back(with("too-short", 2, 0));
     all.push_back(with("unsealed", 4, 0));
-    all.push_back(with("at-the-end", 16, 0));
+    all.push_back(with("longer", 16, 0));
     all.push_back(header("magic", 0, 1));
     all.push_back(header("version", 1, 1));
     all.push_back(header("no-lanes", 2, 0));
     all.push_back(header("lanes", 2, 80));
     all.push_back(header("lane-bytes", 3, 4096));
     all.push_back(header("huge-lane-bytes", 3, UINT64_MAX - 63));
-    all.push_back(header("large-bytes", 4, UINT64_MAX - 7));
+    all.push_back(header("reserved-64", 4, UINT64_MAX - 7));
     all.push_back(header("version-before", 1, 2));
     all.push_back(header("reserved", 5, UINT32_MAX));
     all.push_back(header("domain-msync", 6, 3));
@@ -420,7 +413,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         kind = in.u8();
         snprintf(name, sizeof(name), "journal-%012llx%s", static_cast<unsigned long long>(number),
                  kind & 1 ? ".tmp" : "");
-        world.journals[name] = make_pool(world, number, kind, in);
+        world.journals[name] = make_journal(world, number, kind, in);
         if (!(kind & 64))
             manifest.set_word(area_at(slot), size_word(number) ^ kind >> 7);
         slot++;

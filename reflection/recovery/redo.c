@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/recovery/redo.h"
+
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void redo_name(char name[REDO_NAME_BYTES], uint64_t number)
+{
+    snprintf(name, REDO_NAME_BYTES, REDO_PREFIX "%012" PRIx64, number);
+}
+
+bool redo_name_of(const char *name, uint64_t *number)
+{
+    const size_t prefix = strlen(REDO_PREFIX), digits = 12;
+    if (strncmp(name, REDO_PREFIX, prefix) != 0 || strlen(name) != prefix + digits ||
+        strspn(name + prefix, "0123456789abcdef") != digits)
+        return false;
+    if (number)
+        *number = strtoul(name + prefix, NULL, 16);
+    return true;
+}
+
+static void begin(struct redo *r, const struct folder *f, uint64_t number)
+{
+    memset(r, 0, sizeof(*r));
+    r->lock = -1;
+    r->number = number;
+    redo_name(r->name, number);
+    snprintf(r->path, sizeof(r->path), "%s/%s", f->path, r->name);
+}
+
+static int map(struct redo *r, uint64_t bytes)
+{
+    r->bytes = bytes;
+    r->map = folder_map(r->lock, O_RDWR, bytes, 0);
+    return r->map ? 0 : -1;
+}
+
+/* ---- the owner's ---- */
+
+/* Makes an empty file, locked before it is filled: a process that clears away journals that no manifest names skips locked
+ * ones. If the file was removed before it was locked, another one is made. */
+static int make_file(struct redo *r, const struct folder *f)
+{
+    int named = 0;
+    while (named == 0) {
+        locks_close(r->lock);
+        r->lock = fsops->create(f->fd, r->name, O_RDWR | O_EXCL, 0600);
+        if (r->lock < 0)
+            return -1;
+        locks_keep(r->lock);
+        if (locks_wait(r->lock, F_WRLCK, 0, 1) < 0)
+            return -1;
+        named = folder_names(f, r->name, r->lock);
+    }
+    return named < 0 ? -1 : 0;
+}
+
+static int fill(struct redo *r, const struct folder *f, const struct persist *p,
+                const struct trust *like)
+{
+    if (fsops->fallocate(r->lock, 0, 0, (off_t)journal_bytes(0)) < 0 ||
+        map(r, journal_bytes(JOURNAL_MAX_WORDS)) < 0)
+        return -1;
+    journal_make(p, &r->journal, r->map, r->number);
+    if (ownership_give(like, r->lock) < 0)
+        return -1;
+    /* persist-order J0 (reader: redo_open): content and name of the journal are durable before a manifest names it (N1). */
+    return fsops_fsync(r->lock) < 0 ? -1 : folder_sync(f);
+}
+
+int redo_create(struct redo *r, const struct folder *f, const struct persist *p,
+                const struct trust *like)
+{
+    uint64_t random;
+    if (identity_random(&random, sizeof(random)) < 0)
+        return -1;
+    begin(r, f, (random >> 17) + 1); /* not 0, and within what a journal word holds */
+    if (make_file(r, f) == 0 && fill(r, f, p, like) == 0)
+        return 0;
+    report_errno(errno,
+                 "cannot make the journal %s: a large commit, or one of several files, needs a "
+                 "journal, which takes %" PRIu64 " bytes in that folder",
+                 r->path, journal_bytes(0));
+    KEEP_ERRNO();
+    (void)redo_close(r, f, r->lock >= 0);
+    return -1;
+}
+
+int redo_grow(struct redo *r, uint64_t words)
+{
+    const uint64_t end = journal_length(&r->journal), more = journal_bytes(words) - end;
+    /* The first flush behind the old end, or with MAP_SYNC the first store there, makes the length durable too. */
+    if (fsops->fallocate(r->lock, 0, (off_t)end, (off_t)more) < 0)
+        return report_errno(errno,
+                            "cannot make the journal %s larger, which a commit of %" PRIu64
+                            " words needs, by %" PRIu64 " bytes",
+                            r->path, words, more);
+    r->journal.large_bytes += more;
+    return 0;
+}
+
+/* ---- a dead process's ---- */
+
+/* I5. */
+static int open_locked(struct redo *r)
+{
+    char header[sizeof(struct journal_header)] = {0};
+    struct stat st;
+    if (fstat(r->lock, &st) < 0 || pread(r->lock, header, sizeof(header), 0) < 0)
+        return report_errno(errno, "cannot read the journal %s", r->path);
+    if (journal_take(&r->journal, header, (uint64_t)st.st_size, r->number, r->path) < 0)
+        return -1;
+    const uint64_t n = journal_length(&r->journal);
+    /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
+    if ((uint64_t)st.st_blocks * 512 < n &&
+        fsops->fallocate(r->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", r->path, n);
+    if (map(r, n) < 0)
+        return report_errno(errno, "cannot map the journal %s", r->path);
+    r->journal.lanes_at = (char *)r->map + JOURNAL_HEADER_BYTES;
+    return 0;
+}
+
+int redo_open(struct redo *r, const struct folder *f, uint64_t number, const struct trust *file)
+{
+    begin(r, f, number);
+    r->lock = folder_lock_file(f, r->name, O_RDWR, 1, file, "the journal");
+    if (r->lock < 0)
+        return -1;
+    const int opened = open_locked(r);
+    if (opened < 0)
+        (void)redo_close(r, f, false);
+    return opened;
+}
+
+int redo_close(struct redo *r, const struct folder *f, bool remove)
+{
+    int result = 0;
+    /* Not synced: if a power cut brings the file back, no manifest names it. */
+    if (remove && fsops->unlinkat(f->fd, r->name, 0) < 0 && errno != ENOENT)
+        result = folder_error(f, r->name, "cannot remove the journal");
+    KEEP_ERRNO();
+    if (r->map)
+        munmap(r->map, r->bytes);
+    locks_close(r->lock);
+    r->map = NULL;
+    r->lock = -1;
+    return result;
+}
