@@ -312,6 +312,9 @@ int replay_slots(struct participants *n, struct participant *p, unsigned slot, u
         p->area = area_map(p->lock, slot, p->path);
         if (!p->area)
             return -1;
+        /* persist-order N2 (writer: area_set_journal): a dead process may have cleared its journal word and not flushed it. */
+        if (persist_flush_any(&p->persist, p->area, MANIFEST_AREA_LANES) < 0)
+            return report_errno(errno, "cannot make %s durable", name);
         const struct journal j = journal_of_slot(p->area + MANIFEST_AREA_LANES, p->persist.domain);
         if (replay_lanes(&j, REPLAY_COLLECT, NULL, name) < 0 ||
             replay_lanes(&j, REPLAY_APPLY, n, name) < 0 ||

@@ -233,6 +233,25 @@ TEST_P(RecoverFile, DamagedJournalWordIsAnError)
     expect_recovered(path);
 }
 
+// The dead process had cleared it visibly. After a power cut the manifest of a clean file would name a journal that is gone.
+TEST_P(RecoverFile, JournalWordIsMadeDurableWithTheLanes)
+{
+    die_between_flips(path, 1);
+    std::vector<uintptr_t> flushed;
+    PersistFaults faults;
+    faults.before = [&](const PersistCall &c) {
+        if (std::string(c.op) == "flush_any")
+            flushed.push_back(reinterpret_cast<uintptr_t>(c.address));
+        return GO_ON;
+    };
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    bool both = false;
+    for (size_t i = 0; i + 1 < flushed.size(); i++)
+        both |= flushed[i] % 4096 == 0 && flushed[i + 1] == flushed[i] + MANIFEST_AREA_LANES;
+    EXPECT_TRUE(both) << "the word, then the first lane";
+}
+
 TEST_P(RecoverFile, MissingJournalIsAnErrorThatNamesIt)
 {
     die_between_flips(path, 3);
