@@ -204,7 +204,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
-                              .recover = peers_recover_journal,
+                              .recover = peers_recover_lanes,
                               .arg = f};
     if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0)
         return -1;

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-int peers_recover_journal(const struct pairing *pr, uint64_t journal)
+int peers_recover_lanes(const struct pairing *pr, uint64_t journal)
 {
     return takeover(&(struct takeover){.own = pr, .journal = journal});
 }

@@ -18,9 +18,8 @@ int peers_recover(struct file *f, uint32_t holder);
 /* The same for all dead processes. */
 int peers_recover_all(struct file *f);
 
-/* Recovers a journal of a dead process that the manifest of a file names, which is about to be mapped. The caller does not
- * hold the attach lock. Returns 0; -1 with a sentence. */
-int peers_recover_journal(const struct pairing *pr, uint64_t journal);
+/* Implements pairing_wish.recover. */
+int peers_recover_lanes(const struct pairing *pr, uint64_t journal);
 
 /* Returns true if a slot is given out to a process that is dead. The calling thread holds the attach lock. */
 bool peers_any_dead(const struct file *f);

@@ -11,13 +11,13 @@
 
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/recovery/replay.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/meta.h"
 #include "reflection/recovery/redo.h"
-#include "reflection/recovery/replay.h"
 #include "reflection/recovery/sweep.h"
 
 #include <errno.h>
@@ -34,38 +34,26 @@ struct dead_page {
     bool showed;    /* marked as flipping when its holder died */
 };
 
-struct dead {
-    struct participant *file;
-    int original;         /* -1: this process does not have it open */
-    struct shared shared; /* .header NULL: no process has the file mapped */
-    uint32_t holder;
-    struct dead_page *pages;
-    uint64_t n;
-    bool unsettled; /* some words must be made durable */
-    bool in_place;  /* words of the original, too */
-};
-
 /* Version 0: not loaded, so no reader uses the page. */
 static bool is_flipping(const struct page_state *s)
 {
     return s->version && !(s->version & 1);
 }
 
-static int add(struct dead *d, struct page_state *s, uint64_t page)
+static int add(struct participant *p, struct page_state *s, uint64_t page)
 {
-    struct dead_page *more = realloc(d->pages, (d->n + 1) * sizeof(*more));
+    struct dead_page *more = realloc(p->pages, (p->npages + 1) * sizeof(*more));
     if (!more)
-        return report_error(ENOMEM,
-                            "no memory to free the pages of %s that a dead process had reserved",
-                            d->file->path);
-    d->pages = more;
-    more[d->n++] = (struct dead_page){.state = s, .page = page, .showed = is_flipping(s)};
+        return report_error(
+            ENOMEM, "no memory to free the pages of %s that a dead process had reserved", p->path);
+    p->pages = more;
+    more[p->npages++] = (struct dead_page){.state = s, .page = page, .showed = is_flipping(s)};
     return 0;
 }
 
-static bool has(const struct dead *d, const struct page_state *s)
+static bool has(const struct participant *p, const struct page_state *s)
 {
-    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == d->holder;
+    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == p->holder;
 }
 
 /* The kernel drops the locks of a dying process one by one: waits until its slot is free. */
@@ -84,10 +72,9 @@ static int await_death(const struct participant *p)
 }
 
 /* Opens the shared memory. Returns 1; 0 if no process has the file mapped; -1. */
-static int join(struct dead *d, const struct trust *trust)
+static int join(struct participant *p, const struct trust *trust)
 {
     enum { PATIENCE_MS = 1000 };
-    const struct participant *p = d->file;
     int joined = SHARED_NOT_THERE;
     for (unsigned i = 0; i <= PATIENCE_MS && joined == SHARED_NOT_THERE; i++) {
         if (i) /* the last one is just ending */
@@ -97,39 +84,38 @@ static int join(struct dead *d, const struct trust *trust)
             return 0;
         if (lives == LOCKS_FAILED)
             return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
-        joined = shared_join(&d->shared, &p->record, trust, p->path, O_RDWR);
+        joined = shared_join(&p->shared, &p->record, trust, p->path, O_RDWR);
     }
     return joined == 0 ? 1 : -1;
 }
 
 /* Opens the shared memory of a file, and finds what the dead process holds there. `holder`: as in page_state.holder; 0 if
  * it is not known. Returns 0; -1 with a sentence. */
-static int find(struct dead *d, const struct trust *trust, uint32_t holder)
+static int find(struct participant *p, const struct trust *trust, uint32_t holder)
 {
-    struct participant *p = d->file;
     uint64_t page = 0;
-    const int joined = join(d, trust);
+    const int joined = join(p, trust);
     if (joined <= 0)
         return joined;
-    const uint32_t now = shared_holder_of(&d->shared, p->slot);
-    d->holder = holder ? holder : now;
-    if (d->holder != now) { /* another process is in the slot by now: its lanes are not touched */
+    const uint32_t now = shared_holder_of(&p->shared, p->slot);
+    p->holder = holder ? holder : now;
+    if (p->holder != now) { /* another process is in the slot by now: its lanes are not touched */
         p->slot = MANIFEST_SLOTS;
-    } else if (__atomic_load_n(&d->shared.header->poisoned, __ATOMIC_ACQUIRE) &&
+    } else if (__atomic_load_n(&p->shared.header->poisoned, __ATOMIC_ACQUIRE) &&
                locks_ask(p->lock, 1 + (off_t)p->slot, 1) == LOCKS_TAKEN) {
         /* The process lives: the commit is in doubt, and it has unmapped another one of its files. Here every call is
          * EIO, so nothing has to be shown; the slot, and the journal's name, stay until it unmaps this file too. */
         p->slot = MANIFEST_SLOTS;
-        shared_close(&d->shared, false);
+        shared_close(&p->shared, false);
         return 0;
     } else if (await_death(p) < 0) {
         return -1;
     }
-    for (struct page_state *s; (s = shared_next_state(&d->shared, &page, UINT64_MAX));)
-        if (has(d, s) && add(d, s, page - 1) < 0)
+    for (struct page_state *s; (s = shared_next_state(&p->shared, &page, UINT64_MAX));)
+        if (has(p, s) && add(p, s, page - 1) < 0)
             return -1;
-    struct page_state *sizing = &d->shared.header->sizing;
-    return has(d, sizing) ? add(d, sizing, DEAD_SIZE) : 0;
+    struct page_state *sizing = &p->shared.header->sizing;
+    return has(p, sizing) ? add(p, sizing, DEAD_SIZE) : 0;
 }
 
 static void unmark(struct page_state *s)
@@ -140,41 +126,40 @@ static void unmark(struct page_state *s)
 
 /* Marks all pages that the dead process holds, and the size, as flipping. This function and the next ones are called only for a
  * file with shared memory (in_memory()). */
-static void mark(struct dead *d)
+static void mark(struct participant *p)
 {
-    for (uint64_t i = 0; i < d->n; i++) {
-        seam_point(SEAM_FLIP, d);
-        if (d->pages[i].state->version & 1)
-            page_turn_mark(d->pages[i].state);
+    for (uint64_t i = 0; i < p->npages; i++) {
+        seam_point(SEAM_FLIP, p);
+        if (p->pages[i].state->version & 1)
+            page_turn_mark(p->pages[i].state);
     }
 }
 
 /* Takes off the marks that mark() has set: the replay failed. */
-static void take_marks_off(struct dead *d)
+static void take_marks_off(struct participant *p)
 {
-    for (uint64_t i = 0; i < d->n; i++)
-        if (!d->pages[i].showed)
-            unmark(d->pages[i].state);
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (!p->pages[i].showed)
+            unmark(p->pages[i].state);
 }
 
 /* ---- the size ---- */
 
-static int flush(const struct dead *d, const void *word)
+static int flush(const struct participant *p, const void *word)
 {
-    if (persist_flush_any(&d->file->persist, word, sizeof(uint64_t)) == 0)
+    if (persist_flush_any(&p->persist, word, sizeof(uint64_t)) == 0)
         return 0;
-    return report_errno(errno, "cannot make a bitmap or the size of %s durable", d->file->path);
+    return report_errno(errno, "cannot make a bitmap or the size of %s durable", p->path);
 }
 
-static int note_size(const struct dead *d, struct dead_page *p)
+static int note_size(const struct participant *p, struct dead_page *at)
 {
-    const char *manifest = d->file->manifest;
     struct manifest_sizes sizes;
-    if (flush(d, manifest + MANIFEST_SIZE_WORD) < 0)
+    if (flush(p, p->manifest + MANIFEST_SIZE_WORD) < 0)
         return -1;
-    if (!manifest_sizes(manifest, &sizes))
-        return report_error(EUCLEAN, "the size in the manifest of %s is damaged", d->file->path);
-    p->value = sizes.size;
+    if (!manifest_sizes(p->manifest, &sizes))
+        return report_error(EUCLEAN, "the size in the manifest of %s is damaged", p->path);
+    at->value = sizes.size;
     return 0;
 }
 
@@ -183,37 +168,34 @@ static int note_size(const struct dead *d, struct dead_page *p)
 /* Notes the bitmap of a page, and makes it durable. Not where memory has the same bitmap: then it is durable already (I4; and
  * no word ever returns to an earlier value). This avoids a wait until all that a transaction has stored is durable, though no
  * process will ever read it. */
-static int note_bitmap(struct dead *d, struct dead_page *p)
+static int note_bitmap(struct participant *p, struct dead_page *at)
 {
-    const struct participant *file = d->file;
-    const uint64_t chunk = p->page / CHUNK_PAGES, at = layout_word(p->page);
-    const uint64_t there = meta_next(file->reflection, chunk, chunk + 1);
+    const uint64_t chunk = at->page / CHUNK_PAGES, offset = layout_word(at->page);
+    const uint64_t there = meta_next(p->reflection, chunk, chunk + 1);
     /* A load from a hole, which holds zeros, might be SIGBUS. */
-    const char *word = there == chunk && at + 8 <= file->bytes ? file->map + at : NULL;
+    const char *word = there == chunk && offset + 8 <= p->bytes ? p->map + offset : NULL;
     const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
-    const bool same = is == p->state->bitmap;
+    const bool same = is == at->state->bitmap;
+    at->value = is;
     /* It was flipping, and does not flip. */
-    const bool in_place = p->showed && same && file->persist.domain != PERSIST_PROCESS;
-    p->value = is;
-    d->in_place |= in_place;
-    if (!word || !p->state->version || same)
+    p->in_place |= at->showed && same && p->persist.domain != PERSIST_PROCESS;
+    if (!word || !at->state->version || same)
         return 0;
     /* In domain msync each call takes as long as one for all words. */
-    d->unsettled = file->persist.domain == PERSIST_MSYNC;
-    return d->unsettled ? 0 : flush(d, word);
+    p->unsettled = p->persist.domain == PERSIST_MSYNC;
+    return p->unsettled ? 0 : flush(p, word);
 }
 
-static int note_bitmaps(struct dead *d)
+static int note_bitmaps(struct participant *p)
 {
-    const struct participant *p = d->file;
     int r = 0;
-    for (uint64_t i = 0; r == 0 && i < d->n; i++)
-        r = d->pages[i].page == DEAD_SIZE ? note_size(d, &d->pages[i])
-                                          : note_bitmap(d, &d->pages[i]);
-    if (r == 0 && d->unsettled && fsops_fsync(p->reflection) < 0)
+    for (uint64_t i = 0; r == 0 && i < p->npages; i++)
+        r = p->pages[i].page == DEAD_SIZE ? note_size(p, &p->pages[i])
+                                          : note_bitmap(p, &p->pages[i]);
+    if (r == 0 && p->unsettled && fsops_fsync(p->reflection) < 0)
         r = report_errno(errno, "cannot make the bitmaps of %s durable", p->path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
-    if (r == 0 && d->in_place && d->original >= 0 && fsops_fsync(d->original) < 0)
+    if (r == 0 && p->in_place && p->original >= 0 && fsops_fsync(p->original) < 0)
         r = report_errno(errno, "cannot make the file of %s durable", p->path);
     return r;
 }
@@ -222,59 +204,44 @@ static int note_bitmaps(struct dead *d)
 
 /* Reloads all from the media, and changes it in memory; marks stay. A failure poisons the file: it is then unknown what the
  * media have. */
-static void reload(struct dead *d)
+static void reload(struct participant *p)
 {
-    struct shared_header *h = d->shared.header;
-    if (note_bitmaps(d) < 0) {
+    struct shared_header *h = p->shared.header;
+    if (note_bitmaps(p) < 0) {
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }
     /* persist-order R5 (writers: W2, G4, S2 in commit.h and commit.c): after a kill bitmaps and size may be visible and not durable. They
      * become durable before they become visible in memory (I4): otherwise a power cut could take back what was read. */
-    persist_fence(&d->file->persist);
-    for (uint64_t i = 0; i < d->n; i++) {
-        const struct dead_page *p = &d->pages[i];
-        seam_point(SEAM_FLIPPING, d);
-        if (p->page == DEAD_SIZE)
-            __atomic_store_n(&h->size, p->value, __ATOMIC_RELEASE);
-        else if (p->state->version)
-            page_set_bitmap(p->state, p->value);
+    persist_fence(&p->persist);
+    for (uint64_t i = 0; i < p->npages; i++) {
+        const struct dead_page *at = &p->pages[i];
+        seam_point(SEAM_FLIPPING, p);
+        if (at->page == DEAD_SIZE)
+            __atomic_store_n(&h->size, at->value, __ATOMIC_RELEASE);
+        else if (at->state->version)
+            page_set_bitmap(at->state, at->value);
     }
-    if (d->in_place && d->original < 0)
-        shared_close(&d->shared, false); /* left to others: see the head of this file */
+    if (p->in_place && p->original < 0)
+        shared_close(&p->shared, false); /* left to others: see the head of this file */
 }
 
-/* Takes all marks off. */
-static void show(struct dead *d)
+/* Takes all marks off, and frees pages and size. */
+static void release(struct participant *p)
 {
-    for (uint64_t i = 0; i < d->n; i++) {
-        seam_point(SEAM_FLIPPED, d);
-        unmark(d->pages[i].state);
-    }
+    struct shared_header *h = p->shared.header;
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
-    __atomic_store_n(&d->shared.header->written, 1, __ATOMIC_RELAXED);
-}
-
-/* Frees pages and size. */
-static void release(struct dead *d)
-{
-    struct shared_header *h = d->shared.header;
-    for (uint64_t i = 0; i < d->n; i++) {
-        const struct dead_page *p = &d->pages[i];
-        if (p->page == DEAD_SIZE)
+    __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
+    for (uint64_t i = 0; i < p->npages; i++) {
+        const struct dead_page *at = &p->pages[i];
+        seam_point(SEAM_FLIPPED, p);
+        unmark(at->state);
+        if (at->page == DEAD_SIZE)
             __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
-        __atomic_store_n(&p->state->tx, 0, __ATOMIC_RELAXED);
-        page_release(p->state);
+        __atomic_store_n(&at->state->tx, 0, __ATOMIC_RELAXED);
+        page_release(at->state);
     }
-    report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
-               d->file->path);
-}
-
-static void free_slot(struct dead *d)
-{
-    if (d->file->slot == MANIFEST_SLOTS)
-        return;
-    __atomic_store_n(&d->shared.slots[d->file->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+    report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved", p->path);
 }
 
 /* ---- all files ---- */
@@ -283,8 +250,7 @@ struct set {
     const struct takeover *t;
     struct participants files;
     struct participant *own;
-    struct redo redo;  /* .map NULL: there is no journal */
-    struct dead *dead; /* of each of the files */
+    struct redo redo; /* .map NULL: there is no journal */
 };
 
 static int replay_journal(struct set *s, enum replay_step step)
@@ -327,16 +293,11 @@ static int lock_all(struct set *s)
 static int find_all(struct set *s)
 {
     const struct takeover *t = s->t;
-    s->dead = calloc(s->files.nfiles, sizeof(*s->dead));
-    if (!s->dead)
-        return report_error(ENOMEM, "no memory to recover a file");
-    for (size_t i = 0; i < s->files.nfiles; i++) {
+    for (size_t i = 0; !s->files.alone && i < s->files.nfiles; i++) {
         struct participant *p = &s->files.files[i];
-        struct dead *d = &s->dead[i];
-        d->file = p;
-        d->shared.fd = -1;
-        d->original = p == s->own ? t->own->original : -1;
-        if (find(d, &t->own->identity.trust, p == s->own ? t->holder : 0) < 0)
+        const bool is_own = p == s->own;
+        p->original = is_own ? t->own->original : -1;
+        if (find(p, &t->own->identity.trust, is_own ? t->holder : 0) < 0)
             return -1;
     }
     return 0;
@@ -346,28 +307,30 @@ static int replay_all(struct set *s)
 {
     for (size_t i = 0; i < s->files.nfiles; i++) {
         struct participant *p = &s->files.files[i];
-        if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p, p->slot, p->slot + 1) < 0)
+        if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p) < 0)
             return -1;
     }
     return s->redo.map ? replay_journal(s, REPLAY_APPLY) : 0;
 }
 
-/* The manifests no longer name the journal. */
-static int forget_journal(const struct set *s)
+/* The manifests no longer name the journal, and the slots are free. */
+static int free_slots(const struct set *s)
 {
     for (size_t i = 0; i < s->files.nfiles; i++) {
         const struct participant *p = &s->files.files[i];
         if (s->t->journal && p->area && area_set_journal(&p->persist, p->area, 0, p->path) < 0)
             return -1;
+        if (p->shared.header && p->slot < MANIFEST_SLOTS)
+            __atomic_store_n(&p->shared.slots[p->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
     }
     return 0;
 }
 
-static void in_memory(struct set *s, void (*what)(struct dead *d))
+static void in_memory(struct set *s, void (*what)(struct participant *p))
 {
     for (size_t i = 0; i < s->files.nfiles; i++)
-        if (s->dead[i].shared.header)
-            what(&s->dead[i]);
+        if (s->files.files[i].shared.header)
+            what(&s->files.files[i]);
 }
 
 static int run(struct set *s)
@@ -381,29 +344,22 @@ static int run(struct set *s)
         return -1;
     }
     /* All lanes are replayed before the first is retired: the next recovery learns from the lanes which files belong
-     * together. From here on the marks stay, until all of it is shown. */
+     * together. From here on the marks stay, until all has changed in memory. */
     if (s->redo.map && replay_journal(s, REPLAY_RETIRE) < 0)
         return -1;
     in_memory(s, reload);
-    in_memory(s, show);
     in_memory(s, release);
-    if (forget_journal(s) < 0)
-        return -1;
-    in_memory(s, free_slot);
-    return 0;
+    return free_slots(s);
 }
 
 int takeover(const struct takeover *t)
 {
-    struct set s = {.t = t, .files = {.own = t->own, .journal = t->journal}, .redo = {.lock = -1}};
+    const bool alone = !t->journal && !t->holder;
+    struct set s = {.t = t,
+                    .files = {.own = t->own, .journal = t->journal, .alone = alone},
+                    .redo = {.lock = -1}};
     int r = run(&s);
     KEEP_ERRNO();
-    for (size_t i = 0; s.dead && i < s.files.nfiles; i++) {
-        if (s.dead[i].shared.header)
-            shared_close(&s.dead[i].shared, false);
-        free(s.dead[i].pages);
-    }
-    free(s.dead);
     participants_end(&s.files);
     if (s.redo.map) {
         (void)redo_close(&s.redo, &t->own->folder, false);

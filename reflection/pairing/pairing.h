@@ -85,7 +85,8 @@ struct pairing_wish {
     /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
      * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
     int (*join)(struct pairing *pr, void *arg);
-    /* Recovers the journal of a dead process that the manifest names, without the attach lock. Returns 0; -1. */
+    /* Finishes what dead processes committed to a file that no process has mapped: in a journal that the manifest names, without
+     * the attach lock; or, with 0, in the manifest's lanes, with it. Returns 0; -1. */
     int (*recover)(const struct pairing *pr, uint64_t journal);
     void *arg;
 };

@@ -11,7 +11,6 @@
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/recovery/replay.h"
 #include "reflection/recovery/sweep.h"
 
 #include <errno.h>
@@ -69,7 +68,7 @@ static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
 enum { DUE = 3, PLAIN = 4 };
 
 /* Finishes what dead processes committed to the file, which no process has mapped. Returns 1; DUE with *journal; -1. */
-static int recover_slots(struct pairing *pr, uint64_t *journal)
+static int recover_slots(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
 {
     if (pr->record.state != MANIFEST_IN_USE)
         return 1;
@@ -78,7 +77,7 @@ static int recover_slots(struct pairing *pr, uint64_t *journal)
     const int slot = area_find_journal(pr->lock, journal, pr->path);
     if (slot != MANIFEST_SLOTS)
         return slot < 0 ? -1 : DUE;
-    if (replay_all_slots(pr) < 0)
+    if (area_next(pr->lock, 0) < MANIFEST_SLOTS && wish->recover(pr, 0) < 0)
         return -1;
     sweep_folder(&pr->folder); /* the dead process may have been about to make one */
     return 1;
@@ -93,7 +92,7 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
     int r;
     switch (verdict) {
     case VERDICT_ADOPT:
-        r = recover_slots(pr, journal);
+        r = recover_slots(pr, wish, journal);
         if (r == 1 && adopt(pr, wish) < 0)
             r = -1;
         return r >= 0 || errno != ESTALE ? r : adopt_anew(pr, wish);

@@ -71,7 +71,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"tear word", "reflection/format/journal.c", "write, two pages' seam|write, pages"},
         {"", "reflection/recovery/pairing_open.c", "unmap|domain changed, unmapped"},
         {"drop fsync", "reflection/pairing/adoption.c", "file preferred|unmap|domain changed"},
-        {"", "reflection/recovery/replay.c", "recovery|dead in a commit|pairing gone"},
+        {"", "lib/recovery/replay.c", "recovery|dead in a commit|pairing gone"},
         {"", "reflection/recovery/sweep.c", "dead in an unmap|recovery, files"},
         {"", "reflection/recovery/redo.c", "journal made|journal longer"},
         {"", "reflection/pairing/area.c", "journal made|journal longer|peers, two files"},

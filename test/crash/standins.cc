@@ -7,7 +7,7 @@ extern "C" {
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/identity.h"
 #include "reflection/recovery/redo.h"
-#include "reflection/recovery/replay.h"
+#include "lib/recovery/replay.h"
 }
 
 #include <algorithm>

@@ -17,7 +17,7 @@
 extern "C" {
 #include "reflection/format/journal.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/replay.h"
+#include "lib/recovery/replay.h"
 }
 
 namespace fuzz

@@ -100,6 +100,12 @@ inline give_back(k)
     }
 }
 
+inline release(k)
+{
+    reveal(k);
+    give_back(k)
+}
+
 #define is_of(k) (both || f == k)
 
 #define each(step) if :: is_of(0) -> step(0) :: else fi; if :: is_of(1) -> step(1) :: else fi
@@ -152,6 +158,7 @@ inline recover(f)
         mark_dead(1 - f);
         reload(1 - f);
         reveal(1 - f);
+        each(give_back);
 #else
 #ifdef MUTANT_MARK_ONE
         mark_dead(f);
@@ -160,9 +167,8 @@ inline recover(f)
 #endif
         replay();
         each(reload);
-        each(reveal);
+        each(release);
 #endif
-        each(give_back);
         each(unname)
     :: else
     fi;

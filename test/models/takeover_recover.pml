@@ -139,9 +139,11 @@ inline take_over()
 #endif
 #ifndef MUTANT_NO_MARK
     unmark_dead(0);
-    unmark_dead(1);
 #endif
     free_dead(0);
+#ifndef MUTANT_NO_MARK
+    unmark_dead(1);
+#endif
     free_dead(1)
 #endif
 }

@@ -7,7 +7,7 @@
 extern "C" {
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/replay.h"
+#include "lib/recovery/replay.h"
 }
 
 #include <algorithm>

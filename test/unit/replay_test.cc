@@ -10,7 +10,7 @@ extern "C" {
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 #include "reflection/media/report.h"
-#include "reflection/recovery/replay.h"
+#include "lib/recovery/replay.h"
 }
 
 #include <gtest/gtest.h>

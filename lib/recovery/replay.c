@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "reflection/recovery/replay.h"
+#include "lib/recovery/replay.h"
 
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
@@ -20,7 +20,7 @@
 
 /* ---- the files ---- */
 
-static void release_file(struct participant *p)
+static void release_file(const struct participants *n, struct participant *p)
 {
     if (p->map)
         munmap(p->map, p->bytes);
@@ -29,17 +29,18 @@ static void release_file(struct participant *p)
     if (p->reflection >= 0)
         close(p->reflection);
     area_unmap(p->area);
-    if (!p->borrowed)
+    if (p->shared.header)
+        shared_close(&p->shared, false);
+    free(p->pages);
+    if (!n->alone)
         locks_close(p->lock);
-    p->map = p->manifest = p->area = NULL;
-    p->reflection = p->lock = -1;
 }
 
 void participants_end(struct participants *n)
 {
     KEEP_ERRNO();
     for (size_t k = 0; k < n->nfiles; k++)
-        release_file(&n->files[k]);
+        release_file(n, &n->files[k]);
     free(n->files);
 }
 
@@ -86,9 +87,10 @@ struct participant *participants_find(const struct participants *n, const struct
 
 /* ---- one file ---- */
 
-static int map_reflection(const struct participants *n, struct participant *p)
+static int map_file(const struct participants *n, struct participant *p)
 {
     const struct pairing_names names = pairing_names(p->file.inode);
+    persist_init(&p->persist, p->record.domain);
     p->reflection = folder_open_file(&n->own->folder, names.reflection, O_RDWR,
                                      &n->own->identity.trust, "the reflection");
     if (p->reflection < 0)
@@ -101,17 +103,9 @@ static int map_reflection(const struct participants *n, struct participant *p)
     if (length < 0)
         return report_errno(errno, "cannot find the length of the reflection %s", p->path);
     p->bytes = (uint64_t)length;
-    if (p->bytes == 0) /* of a file without pages */
-        return 0;
-    p->map = folder_map(p->reflection, O_RDWR, p->bytes, 0);
-    return p->map ? 0 : report_errno(errno, "cannot map the reflection %s", p->path);
-}
-
-static int map_file(const struct participants *n, struct participant *p)
-{
-    persist_init(&p->persist, p->record.domain);
-    if (map_reflection(n, p) < 0)
-        return -1;
+    /* Without bytes: of a file without pages. */
+    if (p->bytes && !(p->map = folder_map(p->reflection, O_RDWR, p->bytes, 0)))
+        return report_errno(errno, "cannot map the reflection %s", p->path);
     p->manifest = area_map_manifest(p->lock, O_RDWR, p->path);
     return p->manifest ? 0 : -1;
 }
@@ -149,8 +143,9 @@ static int acquire_file(struct participants *n, struct participant *p)
     for (const struct participant *held = n->files; held < p; held++)
         if (held->file.inode == p->file.inode)
             return 0;
-    p->lock = folder_lock_file(folder, names.manifest, O_RDWR, 0, &n->own->identity.trust,
-                               "the manifest of a file of a dead process's commit,");
+    p->lock = n->alone ? n->own->lock
+                        : folder_lock_file(folder, names.manifest, O_RDWR, 0, &n->own->identity.trust,
+                                           "the manifest of a file of a dead process's commit,");
     if (p->lock < 0)
         return errno == ENOENT ? 0 : -1;
     const int meant = read_manifest(p);
@@ -184,7 +179,7 @@ int participants_acquire(struct participants *n)
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",
                    n->own->folder.path, p->file.inode);
-        release_file(p);
+        release_file(n, p);
         memmove(p, p + 1, (--n->nfiles - k) * sizeof(*p));
     }
     return 0;
@@ -303,8 +298,10 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
     return 0;
 }
 
-int replay_slots(struct participants *n, struct participant *p, unsigned slot, unsigned end)
+int replay_slots(struct participants *n, struct participant *p)
 {
+    unsigned slot = p->slot;
+    const unsigned end = n->alone ? MANIFEST_SLOTS : slot + 1;
     char name[sizeof(p->path) + 16];
     snprintf(name, sizeof(name), "%s.manifest", p->path);
     for (; (slot = area_next(p->lock, slot)) < end; slot++) {
@@ -322,22 +319,4 @@ int replay_slots(struct participants *n, struct participant *p, unsigned slot, u
             return -1;
     }
     return 0;
-}
-
-int replay_all_slots(const struct pairing *pr)
-{
-    struct participants n = {.own = pr};
-    const struct journal_file file = pairing_in_journals(pr);
-    const unsigned slot = area_next(pr->lock, 0);
-    if (slot == MANIFEST_SLOTS)
-        return 0;
-    if (participants_add(&n, &file) < 0)
-        return -1;
-    struct participant *p = n.files;
-    p->lock = pr->lock;
-    p->borrowed = true;
-    p->record = pr->record;
-    const int r = map_file(&n, p) < 0 ? -1 : replay_slots(&n, p, slot, MANIFEST_SLOTS);
-    participants_end(&n);
-    return r;
 }

@@ -9,14 +9,14 @@
  * as a process that may write to the file has stored it there: other users' journals are not believed. The process in
  * that slot is dead, or dying.
  */
-#ifndef ATO_REFLECTION_RECOVERY_REPLAY_H
-#define ATO_REFLECTION_RECOVERY_REPLAY_H
+#ifndef ATO_LIB_RECOVERY_REPLAY_H
+#define ATO_LIB_RECOVERY_REPLAY_H
 
+#include "lib/file/shared.h"
 #include "reflection/pairing/pairing.h"
 
 struct participant {
     struct journal_file file; /* the first member: by_id() */
-    bool borrowed;            /* the caller keeps `lock` */
     unsigned slot;            /* of the dead process */
     char *area;               /* of that slot, if it was used and its lanes were replayed */
     int lock;                 /* the manifest, with its attach lock */
@@ -27,11 +27,21 @@ struct participant {
     struct persist persist;
     struct manifest_record record;
     char path[PATH_MAX + 32]; /* of the reflection, for sentences */
+    /* What the dead process held in memory (takeover.c): */
+    struct shared shared; /* .header NULL: no process has the file mapped */
+    uint32_t holder;      /* as in page_state.holder */
+    int original;         /* -1: this process does not have it open */
+    struct dead_page *pages;
+    uint64_t npages;
+    bool unsettled; /* some words must be made durable */
+    bool in_place;  /* words of the original, too */
 };
 
 struct participants {
     /* Of the file that is recovered; the others have the same folder, and writers like it. */
     const struct pairing *own;
+    bool
+        alone; /* no process has it mapped, and the caller has its attach lock: all slots are replayed */
     uint64_t journal;          /* number of the dead process's journal; 0: none */
     struct participant *files; /* sorted by id */
     size_t nfiles;
@@ -64,12 +74,9 @@ enum replay_step { REPLAY_COLLECT, REPLAY_APPLY, REPLAY_RETIRE };
 int replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                  const char *path);
 
-/* Does all three for the lanes in the manifest of one file, of the dead processes in slots [slot, end); keeps the area of
- * the last one mapped as p->area. */
-int replay_slots(struct participants *n, struct participant *p, unsigned slot, unsigned end);
-
-/* The same for all slots of a file that no process has mapped. The caller has its attach lock. */
-int replay_all_slots(const struct pairing *pr);
+/* Does all three for the lanes in the manifest of one file: those in the dead process's slot, or in all slots if the file is
+ * alone. Keeps the area of the last one mapped as p->area. */
+int replay_slots(struct participants *n, struct participant *p);
 
 /* Applies the words of a committed lane; those of files that do not take part are skipped. Durable when it returns 0. -1 with EUCLEAN, with nothing stored, if a word does not lie in a meta page of its
  * reflection, or a size is not valid or more than the reflection has pages for. (If another process changes the lane
