@@ -2,12 +2,12 @@
 #include "standins.h"
 
 extern "C" {
+#include "lib/recovery/replay.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/format/journal.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/identity.h"
 #include "reflection/recovery/redo.h"
-#include "lib/recovery/replay.h"
 }
 
 #include <algorithm>

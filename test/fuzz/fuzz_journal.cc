@@ -15,9 +15,9 @@
 #include <cstdlib>
 
 extern "C" {
+#include "lib/recovery/replay.h"
 #include "reflection/format/journal.h"
 #include "reflection/media/report.h"
-#include "lib/recovery/replay.h"
 }
 
 namespace fuzz

@@ -5,9 +5,9 @@
 #include "several_lab.h"
 
 extern "C" {
+#include "lib/recovery/replay.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
-#include "lib/recovery/replay.h"
 }
 
 #include <algorithm>

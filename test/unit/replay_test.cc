@@ -7,10 +7,10 @@
 #include "support/temp.h"
 
 extern "C" {
+#include "lib/recovery/replay.h"
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 #include "reflection/media/report.h"
-#include "lib/recovery/replay.h"
 }
 
 #include <gtest/gtest.h>
