@@ -24,8 +24,8 @@ struct journals {
     struct file *users; /* by next_user: their manifests name the journal. All are alike */
     pthread_mutex_t medium;
     bool failed; /* its medium failed */
-    bool over;   /* takes no new commits: one is in doubt */
-    bool named;  /* a manifest may go on naming it, so it stays */
+    bool
+        over; /* takes no new commits and stays: one is in doubt, or a manifest may go on naming it */
 };
 
 /* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while
@@ -163,7 +163,7 @@ static void drop(struct journals *j, const struct file *f)
         at = &(*at)->next;
     *at = j->next;
     /* If it cannot be removed it is swept up some time. */
-    (void)redo_close(&j->redo, &f->pairing.folder, !j->named);
+    (void)redo_close(&j->redo, &f->pairing.folder, !j->over);
     free(j);
 }
 
@@ -189,28 +189,13 @@ static int leave_journal(struct file *f)
     struct journals *j = f->journal;
     struct file **at = &j->users;
     const int r = name_journal(f, 0);
-    j->named |= r < 0;
+    j->over |= r < 0;
     while (*at != f)
         at = &(*at)->next_user;
     *at = f->next_user;
     f->journal = NULL;
     drop(j, f);
     return r;
-}
-
-/* Begins to use a journal. Returns 0; -1 with errno. */
-static int use(struct file *f, struct journals *j)
-{
-    if (!f->area && map_area(f) < 0)
-        return -1;
-    if (name_journal(f, j->redo.number) < 0) {
-        j->named = true;
-        return -1;
-    }
-    f->journal = j;
-    f->next_user = j->users;
-    j->users = f;
-    return 0;
 }
 
 /* Makes all files use the journal. Returns 1; 0: another commit has to end first; -1. */
@@ -222,8 +207,15 @@ static int use_for_all(const struct part *first, struct journals *j)
             continue;
         if (f->journal && f->journal->busy) /* perhaps with a commit of this file */
             return 0;
-        if ((f->journal && leave_journal(f) < 0) || use(f, j) < 0)
+        if ((f->journal && leave_journal(f) < 0) || (!f->area && map_area(f) < 0))
             return -1;
+        if (name_journal(f, j->redo.number) < 0) {
+            j->over = true;
+            return -1;
+        }
+        f->journal = j;
+        f->next_user = j->users;
+        j->users = f;
     }
     return 1;
 }

@@ -258,22 +258,16 @@ static int replay_journal(struct set *s, enum replay_step step)
     return replay_lanes(&s->redo.journal, step, &s->files, s->redo.path);
 }
 
-/* Opens the journal and notes the files of its commits. Returns 1; 0 if it was recovered meanwhile; -1. */
-static int open_journal(struct set *s)
-{
-    const struct pairing *pr = s->t->own;
-    if (redo_open(&s->redo, &pr->folder, s->t->journal, &pr->identity.trust) < 0)
-        return errno == ENOENT ? 0 : -1;
-    return replay_journal(s, REPLAY_COLLECT) < 0 ? -1 : 1;
-}
-
 /* Takes all locks. Returns 1; 0 if there is nothing to do any more; -1. */
 static int lock_all(struct set *s)
 {
     const struct takeover *t = s->t;
     const struct journal_file file = pairing_in_journals(t->own);
-    int there = 1;
-    if (participants_add(&s->files, &file) < 0 || (t->journal && (there = open_journal(s)) < 0) ||
+    bool there = true; /* the journal, unless it was recovered meanwhile */
+    if (t->journal && redo_open(&s->redo, &t->own->folder, t->journal, &t->own->identity.trust) < 0)
+        there = false;
+    if ((!there && errno != ENOENT) || participants_add(&s->files, &file) < 0 ||
+        (s->redo.map && replay_journal(s, REPLAY_COLLECT) < 0) ||
         participants_acquire(&s->files) < 0)
         return -1;
     s->own = participants_find(&s->files, &file);

@@ -147,10 +147,10 @@ int journal_commit(struct journal_writer *w)
     return 0;
 }
 
-static int retire(const struct persist *p, uint64_t *retired, uint64_t sequence)
+int journal_retire_view(const struct persist *p, const struct journal_view *v)
 {
-    persist_store_word(p, retired, sequence);
-    if (persist_flush_word(p, retired) < 0)
+    persist_store_word(p, v->retired, v->sequence);
+    if (persist_flush_word(p, v->retired) < 0)
         return -1;
     /* persist-order J3 (reader: journal_look, R2): `retired` is durable before any page of the commit is
      * released, or the lane is used again. Otherwise a replay would undo newer flips. */
@@ -160,12 +160,8 @@ static int retire(const struct persist *p, uint64_t *retired, uint64_t sequence)
 
 int journal_retire(struct journal_writer *w)
 {
-    return retire(w->persist, (uint64_t *)(w->lane + RETIRED), w->line.sequence);
-}
-
-int journal_retire_view(const struct persist *p, const struct journal_view *v)
-{
-    return retire(p, v->retired, v->sequence);
+    const struct journal_view v = {w->line.sequence, (uint64_t *)(w->lane + RETIRED)};
+    return journal_retire_view(w->persist, &v);
 }
 
 /* ---- reading ---- */

@@ -24,13 +24,14 @@ void redo_name(char name[REDO_NAME_BYTES], uint64_t number)
 
 bool redo_name_of(const char *name, uint64_t *number)
 {
-    const size_t prefix = strlen(REDO_PREFIX), digits = 12;
-    if (strncmp(name, REDO_PREFIX, prefix) != 0 || strlen(name) != prefix + digits ||
-        strspn(name + prefix, "0123456789abcdef") != digits)
-        return false;
+    const size_t prefix = strlen(REDO_PREFIX);
+    const bool begins = strncmp(name, REDO_PREFIX, prefix) == 0;
+    const uint64_t found = begins ? strtoul(name + prefix, NULL, 16) : 0;
+    char full[REDO_NAME_BYTES];
+    redo_name(full, found);
     if (number)
-        *number = strtoul(name + prefix, NULL, 16);
-    return true;
+        *number = found;
+    return strcmp(name, full) == 0;
 }
 
 static void begin(struct redo *r, const struct folder *f, uint64_t number)
@@ -40,13 +41,6 @@ static void begin(struct redo *r, const struct folder *f, uint64_t number)
     r->number = number;
     redo_name(r->name, number);
     snprintf(r->path, sizeof(r->path), "%s/%s", f->path, r->name);
-}
-
-static int map(struct redo *r, uint64_t bytes)
-{
-    r->bytes = bytes;
-    r->map = folder_map(r->lock, O_RDWR, bytes, 0);
-    return r->map ? 0 : -1;
 }
 
 /* ---- the owner's ---- */
@@ -72,8 +66,9 @@ static int make_file(struct redo *r, const struct folder *f)
 static int fill(struct redo *r, const struct folder *f, const struct persist *p,
                 const struct trust *like)
 {
+    r->bytes = journal_bytes(JOURNAL_MAX_WORDS);
     if (fsops->fallocate(r->lock, 0, 0, (off_t)journal_bytes(0)) < 0 ||
-        map(r, journal_bytes(JOURNAL_MAX_WORDS)) < 0)
+        !(r->map = folder_map(r->lock, O_RDWR, r->bytes, 0)))
         return -1;
     journal_make(p, &r->journal, r->map, r->number);
     if (ownership_give(like, r->lock) < 0)
@@ -124,12 +119,14 @@ static int open_locked(struct redo *r)
         return report_errno(errno, "cannot read the journal %s", r->path);
     if (journal_take(&r->journal, header, (uint64_t)st.st_size, r->number, r->path) < 0)
         return -1;
-    const uint64_t n = journal_length(&r->journal);
+    r->bytes = journal_length(&r->journal);
     /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
-    if ((uint64_t)st.st_blocks * 512 < n &&
-        fsops->fallocate(r->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)n) < 0 && errno != EOPNOTSUPP)
-        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", r->path, n);
-    if (map(r, n) < 0)
+    if ((uint64_t)st.st_blocks * 512 < r->bytes &&
+        fsops->fallocate(r->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)r->bytes) < 0 &&
+        errno != EOPNOTSUPP)
+        return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", r->path,
+                            r->bytes);
+    if (!(r->map = folder_map(r->lock, O_RDWR, r->bytes, 0)))
         return report_errno(errno, "cannot map the journal %s", r->path);
     r->journal.lanes_at = (char *)r->map + JOURNAL_HEADER_BYTES;
     return 0;
