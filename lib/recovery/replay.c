@@ -143,9 +143,10 @@ static int acquire_file(struct participants *n, struct participant *p)
     for (const struct participant *held = n->files; held < p; held++)
         if (held->file.inode == p->file.inode)
             return 0;
-    p->lock = n->alone ? n->own->lock
-                        : folder_lock_file(folder, names.manifest, O_RDWR, 0, &n->own->identity.trust,
-                                           "the manifest of a file of a dead process's commit,");
+    p->lock = n->alone
+                  ? n->own->lock
+                  : folder_lock_file(folder, names.manifest, O_RDWR, 0, &n->own->identity.trust,
+                                     "the manifest of a file of a dead process's commit,");
     if (p->lock < 0)
         return errno == ENOENT ? 0 : -1;
     const int meant = read_manifest(p);
