@@ -18,7 +18,7 @@
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
-#include "reflection/recovery/sweep.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -375,7 +375,7 @@ static int detach_last(struct file *f, const struct leaving *l)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
     /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
-        sweep_folder(&pr->folder);
+        redo_sweep(&pr->folder);
     destroy(f, true);
     return r;
 }

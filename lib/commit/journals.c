@@ -8,7 +8,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/recovery/redo.h"
-#include "reflection/recovery/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -123,7 +122,7 @@ static struct journals *find_or_make(struct file *f)
     if (!(j = calloc(1, sizeof(*j))))
         return report_null(ENOMEM, "no memory for a journal");
     pthread_mutex_init(&j->medium, NULL);
-    sweep_folder(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
+    redo_sweep(&f->pairing.folder); /* what dead processes left: the disk may be nearly full */
     if (redo_create(&j->redo, &f->pairing.folder, &f->persist, &like) < 0) {
         free(j);
         return NULL;
@@ -162,8 +161,7 @@ static void drop(struct journals *j, const struct file *f)
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
-    /* If it cannot be removed it is swept up some time. */
-    (void)redo_close(&j->redo, &f->pairing.folder, !j->over);
+    redo_close(&j->redo, &f->pairing.folder, !j->over);
     free(j);
 }
 

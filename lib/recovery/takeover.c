@@ -18,7 +18,6 @@
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/meta.h"
 #include "reflection/recovery/redo.h"
-#include "reflection/recovery/sweep.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -356,9 +355,9 @@ int takeover(const struct takeover *t)
     KEEP_ERRNO();
     participants_end(&s.files);
     if (s.redo.map) {
-        (void)redo_close(&s.redo, &t->own->folder, false);
+        redo_close(&s.redo, &t->own->folder, false);
         if (r == 0)
-            sweep_folder(&t->own->folder);
+            redo_sweep(&t->own->folder);
     }
     return r;
 }

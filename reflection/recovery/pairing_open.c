@@ -11,7 +11,7 @@
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/recovery/sweep.h"
+#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ static int recover_slots(struct pairing *pr, const struct pairing_wish *wish, ui
         return slot < 0 ? -1 : DUE;
     if (area_next(pr->lock, 0) < MANIFEST_SLOTS && wish->recover(pr, 0) < 0)
         return -1;
-    sweep_folder(&pr->folder); /* the dead process may have been about to make one */
+    redo_sweep(&pr->folder); /* the dead process may have been about to make one */
     return 1;
 }
 

@@ -4,7 +4,7 @@
  * its last (journal.h). A file that is not complete holds nothing: no manifest names it yet.
  *
  * Two byte locks on the file (open file description locks, dropped by the kernel when the process dies):
- *   byte 0   the owner: held while the process that commits through the journal lives (sweep.h)
+ *   byte 0   the owner: held while the process that commits through the journal lives (redo_sweep())
  *   byte 1   recovery: held by a process that replays the journal, after the owner died
  *
  * The number is random. Manifests name the journal by it (area.h).
@@ -47,8 +47,12 @@ int redo_grow(struct redo *r, uint64_t words);
  * 0; -1 with a sentence: EUCLEAN if it is damaged, ...; ENOENT without one if there is none. */
 int redo_open(struct redo *r, const struct folder *f, uint64_t number, const struct trust *file);
 
-/* Unmaps, unlocks and closes a journal. `remove`: removes its file first; the caller has checked that no lane
- * holds a commit. Returns 0; -1 with a sentence if removing failed. */
-int redo_close(struct redo *r, const struct folder *f, bool remove);
+/* Unmaps, unlocks and closes a journal; keeps errno. `remove`: removes its file first; the caller has checked that no lane
+ * holds a commit. If it cannot be removed, it is swept up some time. */
+void redo_close(struct redo *r, const struct folder *f, bool remove);
+
+/* Removes what dead processes left in a reflection folder: journals that no manifest names (any more), which hold no commit
+ * that counts; unfinished journals and manifests. What cannot be looked at, or removed, stays. */
+void redo_sweep(const struct folder *f);
 
 #endif

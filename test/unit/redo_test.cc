@@ -11,7 +11,6 @@ extern "C" {
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/recovery/redo.h"
-#include "reflection/recovery/sweep.h"
 }
 
 #include <gtest/gtest.h>
@@ -83,7 +82,7 @@ TEST_F(Redo, IsLockedBeforeItIsFilled)
         EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN);
     }
     faults.before = nullptr;
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&made, &f, true);
     EXPECT_TRUE(names_in(dir.path()).empty());
     EXPECT_GE(faults.count("fsync"), 2) << "journal, folder; a removal need not be durable";
 }
@@ -119,7 +118,7 @@ TEST_F(Redo, HoldsAJournalThatAnotherProcessCanRead)
     ASSERT_EQ(journal_look(&found.journal, 2, &v), JOURNAL_COMMITTED);
     EXPECT_EQ(v.words[0].value, 99u);
     EXPECT_EQ(found.journal.domain, PERSIST_PMEM);
-    EXPECT_EQ(redo_close(&found, &f, false), 0);
+    redo_close(&found, &f, false);
     EXPECT_TRUE(exists(dir / name));
 }
 
@@ -131,8 +130,8 @@ TEST_F(Redo, BeginsOnACacheLine)
     EXPECT_EQ(reinterpret_cast<uintptr_t>(a.journal.lanes_at) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(b.journal.lanes_at) % 64, 0u);
     EXPECT_NE(strcmp(a.name, b.name), 0);
-    EXPECT_EQ(redo_close(&a, &f, true), 0);
-    EXPECT_EQ(redo_close(&b, &f, true), 0);
+    redo_close(&a, &f, true);
+    redo_close(&b, &f, true);
 }
 
 TEST_F(Redo, GrowsToWhatACommitNeeds)
@@ -159,10 +158,10 @@ TEST_F(Redo, GrowsToWhatACommitNeeds)
         journal_view v;
         ASSERT_EQ(journal_look(&found.journal, JOURNAL_LANES, &v), JOURNAL_COMMITTED);
         EXPECT_EQ(v.words[words - 1].value, words - 1);
-        EXPECT_EQ(redo_close(&found, &f, false), 0);
+        redo_close(&found, &f, false);
         ASSERT_EQ(journal_retire(&w), 0);
     }
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&made, &f, true);
 }
 
 TEST_F(Redo, GrowthThatFailsLeavesTheJournalAsItWas)
@@ -179,7 +178,7 @@ TEST_F(Redo, GrowthThatFailsLeavesTheJournalAsItWas)
         EXPECT_EQ(journal_length(&made.journal), before);
     }
     EXPECT_EQ(redo_grow(&made, 1 << 20), 0) << report_sentence();
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&made, &f, true);
 }
 
 // What is cut off is missed: nothing is mapped, or the lane that had it is damaged.
@@ -201,7 +200,7 @@ TEST_F(Redo, ShortenedJournalIsRefused)
         journal_view v;
         ASSERT_EQ(open_again(&found, made), 0) << report_sentence();
         EXPECT_EQ(journal_look(&found.journal, JOURNAL_LANES, &v), JOURNAL_DAMAGED);
-        EXPECT_EQ(redo_close(&found, &f, false), 0);
+        redo_close(&found, &f, false);
     }
     for (off_t bytes : {large + 4095, large, off_t{4096}, off_t{100}, off_t{0}}) {
         ASSERT_EQ(truncate(path.c_str(), bytes), 0);
@@ -209,7 +208,7 @@ TEST_F(Redo, ShortenedJournalIsRefused)
         EXPECT_EQ(errno, EUCLEAN);
         EXPECT_EQ(found.map, nullptr);
     }
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&made, &f, true);
 }
 
 // A copy may have holes: they get space before they are read.
@@ -221,8 +220,8 @@ TEST_F(Redo, HolesOfACopyGetSpace)
     ASSERT_EQ(truncate(path.c_str(), 4 << 20), 0);
     ASSERT_EQ(open_again(&found, made), 0) << report_sentence();
     EXPECT_GE(stat_of(path).st_blocks * 512, 4 << 20);
-    EXPECT_EQ(redo_close(&found, &f, false), 0);
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&found, &f, false);
+    redo_close(&made, &f, true);
 }
 
 TEST_F(Redo, NamesAreClassified)
@@ -251,7 +250,7 @@ TEST_F(Redo, StepThatFailsLeavesNothing)
         if (r == 0) {
             bool done = k >= static_cast<long>(faults.calls.size());
             faults.before = nullptr;
-            EXPECT_EQ(redo_close(&made, &f, true), 0);
+            redo_close(&made, &f, true);
             if (done)
                 break;
             continue; // fchown may fail
@@ -286,7 +285,7 @@ TEST_F(Redo, IsMadeAgainIfItIsRemovedBeforeItIsLocked)
         Fd other(dir / made.name);
         EXPECT_EQ(locks_ask(other, 0, 1), LOCKS_TAKEN);
     }
-    EXPECT_EQ(redo_close(&made, &f, true), 0);
+    redo_close(&made, &f, true);
 }
 
 // A user with write access to the folder replaces the unfinished journal by a link to a file of the
@@ -310,7 +309,7 @@ TEST_F(Redo, LinkInPlaceOfTheUnfinishedJournalIsNotFollowed)
         ASSERT_EQ(create(&made), 0) << moment << report_sentence();
         faults.before = nullptr;
         EXPECT_TRUE(read_file(precious) == zeros) << moment;
-        EXPECT_EQ(redo_close(&made, &f, true), 0);
+        redo_close(&made, &f, true);
         EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"precious"});
     }
 }
@@ -348,7 +347,7 @@ TEST_F(Redo, WithTheNumberOfAnotherIsRefused)
     EXPECT_NE(std::string(report_sentence()).find("was renamed"), std::string::npos);
     EXPECT_EQ(redo_open(&found, &f, made.number, &like), -1);
     EXPECT_EQ(errno, ENOENT);
-    EXPECT_EQ(redo_close(&made, &f, false), 0);
+    redo_close(&made, &f, false);
 }
 
 // ---- those that no manifest names ---------------------------------------------------------------
@@ -359,12 +358,12 @@ TEST_F(Redo, SweepRemovesAJournalOfADeadProcessThatNoManifestNames)
     ASSERT_EQ(create(&made), 0) << report_sentence();
     write_file(dir / "journal-000000000001", {});
     write_file(dir / "journal-1", {});
-    sweep_folder(&f);
+    redo_sweep(&f);
     EXPECT_TRUE(exists(dir / made.name)) << "its owner lives";
     EXPECT_TRUE(exists(dir / "journal-1")) << "not the name of a journal";
     EXPECT_EQ(names_in(dir.path()).size(), 2u);
-    EXPECT_EQ(redo_close(&made, &f, false), 0);
-    sweep_folder(&f);
+    redo_close(&made, &f, false);
+    redo_sweep(&f);
     EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"journal-1"});
 }
 
@@ -372,18 +371,18 @@ TEST_F(Redo, SweepKeepsAJournalThatAManifestNamesOrMayName)
 {
     redo made;
     ASSERT_EQ(create(&made), 0) << report_sentence();
-    EXPECT_EQ(redo_close(&made, &f, false), 0);
+    redo_close(&made, &f, false);
     Bytes manifest(manifest_area(8));
     for (uint64_t word : {manifest_encode_size(made.number), uint64_t(1)}) { // 1: it is damaged
         memcpy(&manifest[manifest_area(7)], &word, 8);
         write_file(dir / "17.manifest", manifest);
-        sweep_folder(&f);
+        redo_sweep(&f);
         EXPECT_TRUE(exists(dir / made.name)) << word;
     }
     const uint64_t other = manifest_encode_size(made.number + 1);
     memcpy(&manifest[manifest_area(7)], &other, 8);
     write_file(dir / "17.manifest", manifest);
-    sweep_folder(&f);
+    redo_sweep(&f);
     EXPECT_FALSE(exists(dir / made.name));
 }
 
