@@ -10,7 +10,7 @@
 #include "lib/file/views.h"
 #include "lib/read/guard.h"
 #include "lib/read/reader.h"
-#include "lib/recovery/peers.h"
+#include "lib/recovery/takeover.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -204,7 +204,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .join = attach_to_others,
-                              .recover = peers_recover_lanes,
+                              .recover = takeover_lanes,
                               .arg = f};
     if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0)
         return -1;
@@ -217,7 +217,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
         pairing_unlock_attach(&f->pairing) < 0)
         return -1;
     if (f->pairing.joined)
-        (void)peers_recover_all(f); /* if it fails, the calls that need it report the error */
+        (void)takeover_all(f); /* if it fails, the calls that need it report the error */
     return 0;
 }
 
@@ -332,7 +332,7 @@ struct leaving {
  * processes held. Returns 0: all is done; 1: call again, after other processes could take the lock; -1 with errno. */
 static int make_ready(struct file *f, struct leaving *l, bool freed)
 {
-    const bool dead = peers_any_dead(f);
+    const bool dead = takeover_is_due(f);
     if (freed && dead && l->deaths++ < 100) /* one has died since */
         return 1;
     l->doubt = dead || pairing_refresh(&f->pairing) < 0 || pairing_refresh_size(&f->pairing) < 0 ||
@@ -391,7 +391,7 @@ int files_leave(struct file *f, const struct ato_unmap_options *options, bool *k
     }
     int others, r;
     for (;;) {
-        const bool freed = peers_recover_all(f) == 0;
+        const bool freed = takeover_all(f) == 0;
         if (attach_lock(f) < 0)
             return -1;
         others = pairing_others(&f->pairing);

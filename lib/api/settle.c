@@ -21,7 +21,7 @@
 #include "lib/file/table.h"
 #include "lib/file/under_way.h"
 #include "lib/read/reader.h"
-#include "lib/recovery/peers.h"
+#include "lib/recovery/takeover.h"
 #include "reflection/media/report.h"
 
 /* How long to wait for a living process: a commit takes as long as its flushes. */
@@ -30,7 +30,7 @@ enum { PATIENCE_NS = 1000 * 1000 * 1000 };
 /* Frees the pages of the holder, if it is dead. `until`: when to give up. Returns 0: try again; -1. */
 static int look_after(struct file *f, uint32_t holder, uint64_t until)
 {
-    const bool freed = peers_recover(f, holder) == 0;
+    const bool freed = takeover(f, holder) == 0;
     if (!freed && (!f->reader || errno != EAGAIN))
         return -1;
     if (clock_ns() <= until)

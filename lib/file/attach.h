@@ -4,7 +4,7 @@
  *
  * Each process has a slot: an entry in the shared memory, and a byte of the manifest that it keeps locked. The
  * kernel drops the lock when the process dies, in every pid namespace. The slot stays given out until everything
- * that its process held is free (peers.h).
+ * that its process held is free (takeover.h).
  */
 #ifndef ATO_LIB_FILE_ATTACH_H
 #define ATO_LIB_FILE_ATTACH_H
@@ -24,7 +24,7 @@ int attach_enter(struct file *f);
  * the attach lock. */
 void attach_leave(struct file *f);
 
-/* Returns true if the process that `holder` (a page_state.holder, not 0) names is dead; false also if that
+/* Returns true if the process that `holder` (a page_state.holder; 0: none) names is dead; false also if that
  * cannot be found out. */
 bool attach_is_dead(const struct file *f, uint32_t holder);
 

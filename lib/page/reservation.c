@@ -5,7 +5,7 @@
 #include "lib/file/page.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
-#include "lib/recovery/peers.h"
+#include "lib/recovery/takeover.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ int reservation_look_after(struct file *f, const struct page_state *s, uint32_t 
 {
     if (!holder || holder != __atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return 0;
-    return peers_recover(f, holder);
+    return takeover(f, holder);
 }
 
 /* Only a transaction keeps pages from one call to the next. So a thread that waits for a page of a transaction of its own

@@ -17,7 +17,7 @@
 /*
  * Waits for a page that was not free, and reserves it. Returns 0; RESERVATION_OF_TX if a transaction or epoch holds the
  * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the calling thread would wait for itself;
- * EAGAIN (a transaction) or ETIMEDOUT (a plain call) if the time is over; or an error of peers_recover() if the
+ * EAGAIN (a transaction) or ETIMEDOUT (a plain call) if the time is over; or an error of takeover() if the
  * holder is dead and its page cannot be freed.
  *
  * A plain operation that holds pages must not wait for a page of a transaction: plain operations reserve in order,

@@ -7,7 +7,7 @@
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
-#include "lib/recovery/peers.h"
+#include "lib/recovery/takeover.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -147,7 +147,7 @@ static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 /* Reports that a page or the size is marked, or is written to all the time. Returns -1 with EAGAIN. */
 static int give_up(struct file *f, uint32_t marked)
 {
-    if (marked && peers_recover(f, marked) < 0)
+    if (marked && takeover(f, marked) < 0)
         return -1;
     return report_error(EAGAIN, "%s is written to all the time where it is read", f->pairing.path);
 }

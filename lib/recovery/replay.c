@@ -64,7 +64,7 @@ int participants_add(struct participants *n, const struct journal_file *file)
     struct participant *p = &more[n->nfiles++];
     memset(p, 0, sizeof(*p));
     p->file = *file;
-    p->lock = p->reflection = -1;
+    p->lock = p->reflection = p->original = -1;
     snprintf(p->path, sizeof(p->path), "%s/%" PRIu64, n->own->folder.path, file->inode);
     return 0;
 }

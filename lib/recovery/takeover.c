@@ -9,6 +9,7 @@
  */
 #include "lib/recovery/takeover.h"
 
+#include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/recovery/replay.h"
@@ -88,16 +89,16 @@ static int join(struct participant *p, const struct trust *trust)
     return joined == 0 ? 1 : -1;
 }
 
-/* Opens the shared memory of a file, and finds what the dead process holds there. `holder`: as in page_state.holder; 0 if
- * it is not known. Returns 0; -1 with a sentence. */
-static int find(struct participant *p, const struct trust *trust, uint32_t holder)
+/* Opens the shared memory of a file, and finds what the dead process holds there. Returns 0; -1 with a sentence. */
+static int find(struct participant *p, const struct trust *trust)
 {
     uint64_t page = 0;
     const int joined = join(p, trust);
     if (joined <= 0)
         return joined;
     const uint32_t now = shared_holder_of(&p->shared, p->slot);
-    p->holder = holder ? holder : now;
+    if (!p->holder)
+        p->holder = now;
     if (p->holder != now) { /* another process is in the slot by now: its lanes are not touched */
         p->slot = MANIFEST_SLOTS;
     } else if (__atomic_load_n(&p->shared.header->poisoned, __ATOMIC_ACQUIRE) &&
@@ -246,8 +247,8 @@ static void release(struct participant *p)
 /* ---- all files ---- */
 
 struct set {
-    const struct takeover *t;
     struct participants files;
+    uint32_t holder; /* the dead process, as in page_state.holder of the own file; 0: not known */
     struct participant *own;
     struct redo redo; /* .map NULL: there is no journal */
 };
@@ -260,39 +261,36 @@ static int replay_journal(struct set *s, enum replay_step step)
 /* Takes all locks. Returns 1; 0 if there is nothing to do any more; -1. */
 static int lock_all(struct set *s)
 {
-    const struct takeover *t = s->t;
-    const struct journal_file file = pairing_in_journals(t->own);
-    bool there = true; /* the journal, unless it was recovered meanwhile */
-    if (t->journal && redo_open(&s->redo, &t->own->folder, t->journal, &t->own->identity.trust) < 0)
-        there = false;
-    if ((!there && errno != ENOENT) || participants_add(&s->files, &file) < 0 ||
-        (s->redo.map && replay_journal(s, REPLAY_COLLECT) < 0) ||
-        participants_acquire(&s->files) < 0)
+    struct participants *n = &s->files;
+    const struct pairing *own = n->own;
+    const struct journal_file file = pairing_in_journals(own);
+    if (n->journal && redo_open(&s->redo, &own->folder, n->journal, &own->identity.trust) < 0 &&
+        errno != ENOENT)
         return -1;
-    s->own = participants_find(&s->files, &file);
-    if (!s->own)
+    if (participants_add(n, &file) < 0 || (s->redo.map && replay_journal(s, REPLAY_COLLECT) < 0) ||
+        participants_acquire(n) < 0)
+        return -1;
+    s->own = participants_find(n, &file);
+    if (!s->own) /* it was recovered meanwhile */
         return 0;
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
-    if (!there)
+    if (n->journal && !s->redo.map)
         return report_error(EUCLEAN,
                             "the manifest of %s names the journal %s of a dead process, which "
                             "is missing: put it back",
                             s->own->path, s->redo.path);
-    if (!t->journal)
-        s->own->slot = t->slot;
+    if (!n->journal && s->holder)
+        s->own->slot = shared_slot_of(s->holder);
+    s->own->holder = s->holder;
+    s->own->original = own->original;
     return 1;
 }
 
 static int find_all(struct set *s)
 {
-    const struct takeover *t = s->t;
-    for (size_t i = 0; !s->files.alone && i < s->files.nfiles; i++) {
-        struct participant *p = &s->files.files[i];
-        const bool is_own = p == s->own;
-        p->original = is_own ? t->own->original : -1;
-        if (find(p, &t->own->identity.trust, is_own ? t->holder : 0) < 0)
+    for (size_t i = 0; !s->files.alone && i < s->files.nfiles; i++)
+        if (find(&s->files.files[i], &s->files.own->identity.trust) < 0)
             return -1;
-    }
     return 0;
 }
 
@@ -311,7 +309,7 @@ static int free_slots(const struct set *s)
 {
     for (size_t i = 0; i < s->files.nfiles; i++) {
         const struct participant *p = &s->files.files[i];
-        if (s->t->journal && p->area && area_set_journal(&p->persist, p->area, 0, p->path) < 0)
+        if (s->files.journal && p->area && area_set_journal(&p->persist, p->area, 0, p->path) < 0)
             return -1;
         if (p->shared.header && p->slot < MANIFEST_SLOTS)
             __atomic_store_n(&p->shared.slots[p->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
@@ -345,19 +343,65 @@ static int run(struct set *s)
     return free_slots(s);
 }
 
-int takeover(const struct takeover *t)
+/* Recovers the file `own`. `journal`: that the dead process's slot names; 0: none. If neither it nor the holder is known: all
+ * slots of a file that no process has mapped; the caller has its attach lock. Returns 0, also if another process has done it
+ * already; -1 with a sentence. */
+static int recover(const struct pairing *own, uint64_t journal, uint32_t holder)
 {
-    const bool alone = !t->journal && !t->holder;
-    struct set s = {.t = t,
-                    .files = {.own = t->own, .journal = t->journal, .alone = alone},
+    const bool alone = !journal && !holder;
+    struct set s = {.files = {.own = own, .journal = journal, .alone = alone},
+                    .holder = holder,
                     .redo = {.lock = -1}};
     int r = run(&s);
     KEEP_ERRNO();
     participants_end(&s.files);
     if (s.redo.map) {
-        redo_close(&s.redo, &t->own->folder, false);
+        redo_close(&s.redo, &own->folder, false);
         if (r == 0)
-            redo_sweep(&t->own->folder);
+            redo_sweep(&own->folder);
     }
     return r;
+}
+
+/* ---- which processes are dead ---- */
+
+int takeover_lanes(const struct pairing *pr, uint64_t journal)
+{
+    return recover(pr, journal, 0);
+}
+
+int takeover(struct file *f, uint32_t holder)
+{
+    struct pairing *pr = &f->pairing;
+    const unsigned slot = shared_slot_of(holder);
+    uint64_t journal = 0;
+    if (!attach_is_dead(f, holder))
+        return 0;
+    if (f->reader)
+        return report_error(EAGAIN,
+                            "a dead process has pages of %s reserved: a process that may write to "
+                            "the file has to free them, by mapping it",
+                            pr->path);
+    /* If the slot is given to another process by now, what its journal word says is about that one. */
+    if (shared_holder_of(&f->shared, slot) == holder &&
+        area_journal(pr->lock, slot, pr->path, &journal) < 0)
+        return -1;
+    return recover(pr, shared_holder_of(&f->shared, slot) == holder ? journal : 0, holder);
+}
+
+int takeover_all(struct file *f)
+{
+    int r = 0;
+    for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
+        if (takeover(f, shared_given_to(&f->shared, slot)) < 0)
+            r = -1;
+    return r;
+}
+
+bool takeover_is_due(const struct file *f)
+{
+    unsigned slot = 0;
+    while (slot < MANIFEST_SLOTS && !attach_is_dead(f, shared_given_to(&f->shared, slot)))
+        slot++;
+    return slot < MANIFEST_SLOTS;
 }

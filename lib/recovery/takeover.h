@@ -2,6 +2,9 @@
 /*
  * Recovery of a file after the death of a process: finishes what it committed, and frees what it held.
  *
+ * A process that finds that a page's holder is dead (attach.h) does this. The slot of the dead process stays given out
+ * until all that it held is free.
+ *
  * A commit to several files names them all in a journal. So a recovery is of a set of files: the one that is
  * recovered, and those that the dead process's journal names. Readers of any of them must never see one file after
  * the commit and another one before it. It runs in phases, each over all files of the set:
@@ -23,18 +26,21 @@
 #ifndef ATO_LIB_RECOVERY_TAKEOVER_H
 #define ATO_LIB_RECOVERY_TAKEOVER_H
 
-#include "reflection/pairing/pairing.h"
+#include "lib/file/file.h"
 
-struct takeover {
-    const struct pairing *own; /* of the file that is recovered */
-    uint64_t journal;          /* that the dead process's slot names; 0: none */
-    unsigned slot;             /* of the dead process, if there is no journal */
-    uint32_t holder;           /* the same as in page_state.holder; 0: not known */
-    /* Without journal and holder: all slots of a file that no process has mapped. The caller has its attach lock. */
-};
+/* If the process `holder` (page_state.holder; 0: none) is dead, finishes what it committed and frees what it held. Returns 0, also
+ * if another process has done it already; -1 with a sentence (EUCLEAN, EACCES, EIO, ...): nothing is lost, and the pages stay
+ * with the dead process. If the medium fails when bitmaps are reloaded, the file is poisoned and everything is freed. The
+ * caller may hold pages. */
+int takeover(struct file *f, uint32_t holder);
 
-/* Returns 0, also if another process has done it already; -1 with a sentence: nothing is lost, and the pages stay with
- * the dead process. If the medium fails when bitmaps are reloaded, the file is poisoned and everything is freed. */
-int takeover(const struct takeover *t);
+/* The same for all dead processes. */
+int takeover_all(struct file *f);
+
+/* Implements pairing_wish.recover. */
+int takeover_lanes(const struct pairing *pr, uint64_t journal);
+
+/* Returns true if a slot is given out to a process that is dead. The calling thread holds the attach lock. */
+bool takeover_is_due(const struct file *f);
 
 #endif

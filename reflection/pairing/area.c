@@ -101,7 +101,7 @@ int area_set_journal(const struct persist *p, char *area, uint64_t number, const
     persist_store_word(p, word, number ? manifest_encode_size(number) : 0);
     if (persist_flush_word(p, word) < 0)
         return report_errno(errno, "cannot make the manifest of %s durable", path);
-    /* persist-order N1 (reader: area_journal, by peers.c and area_find_journal): the name of the journal is durable before the
+    /* persist-order N1 (reader: area_journal, by takeover() and area_find_journal): the name of the journal is durable before the
      * first commit in it. persist-order N2 (writer: J3; reader: lock_all in takeover.c): all commits of the file are retired
      * before the journal is no longer named, and that is durable before the journal is removed: recovery finds each journal that
      * is named. */

@@ -12,6 +12,7 @@ extern "C" {
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -102,7 +103,9 @@ enum journal_finding __real_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __real_journal_retire(struct journal_writer *w);
 int __real_redo_grow(struct redo *r, uint64_t words);
-int __real_takeover(const struct takeover *t);
+int __real_takeover(struct file *f, uint32_t holder);
+int __real_takeover_all(struct file *f);
+int __real_takeover_lanes(const struct pairing *pr, uint64_t journal);
 int __real_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                         const char *path);
 int __real_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
@@ -119,7 +122,9 @@ enum journal_finding __wrap_journal_look(const struct journal *j, unsigned lane,
                                          struct journal_view *v);
 int __wrap_journal_retire(struct journal_writer *w);
 int __wrap_redo_grow(struct redo *r, uint64_t words);
-int __wrap_takeover(const struct takeover *t);
+int __wrap_takeover(struct file *f, uint32_t holder);
+int __wrap_takeover_all(struct file *f);
+int __wrap_takeover_lanes(const struct pairing *pr, uint64_t journal);
 int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
                         const char *path);
 int __wrap_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
@@ -217,14 +222,28 @@ int __wrap_journal_retire(struct journal_writer *w)
     return code_fault == CodeFault::NeverRetired ? 0 : __real_journal_retire(w);
 }
 
-// `holder` is not known if the file is only being mapped.
-int __wrap_takeover(const struct takeover *t)
+static int recovering(bool taking_over, const std::function<int()> &what)
 {
     recovers = true;
-    takes_over = t->holder != 0;
-    int r = __real_takeover(t);
+    takes_over = taking_over;
+    int r = what();
     recovers = takes_over = false;
     return r;
+}
+
+int __wrap_takeover(struct file *f, uint32_t holder)
+{
+    return recovering(true, [=] { return __real_takeover(f, holder); });
+}
+
+int __wrap_takeover_all(struct file *f)
+{
+    return recovering(true, [=] { return __real_takeover_all(f); });
+}
+
+int __wrap_takeover_lanes(const struct pairing *pr, uint64_t journal)
+{
+    return recovering(false, [=] { return __real_takeover_lanes(pr, journal); });
 }
 
 int __wrap_replay_lanes(const struct journal *j, enum replay_step step, struct participants *n,
