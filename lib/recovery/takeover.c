@@ -40,6 +40,7 @@ static bool is_flipping(const struct page_state *s)
     return s->version && !(s->version & 1);
 }
 
+/* Adds a page that the dead process holds, or the size, and marks it as flipping. */
 static int add(struct participant *p, struct page_state *s, uint64_t page)
 {
     struct dead_page *more = realloc(p->pages, (p->npages + 1) * sizeof(*more));
@@ -48,6 +49,9 @@ static int add(struct participant *p, struct page_state *s, uint64_t page)
             ENOMEM, "no memory to free the pages of %s that a dead process had reserved", p->path);
     p->pages = more;
     more[p->npages++] = (struct dead_page){.state = s, .page = page, .showed = is_flipping(s)};
+    seam_point(SEAM_FLIP, p);
+    if (s->version & 1)
+        page_turn_mark(s);
     return 0;
 }
 
@@ -89,7 +93,7 @@ static int join(struct participant *p, const struct trust *trust)
     return joined == 0 ? 1 : -1;
 }
 
-/* Opens the shared memory of a file, and finds what the dead process holds there. Returns 0; -1 with a sentence. */
+/* Opens the shared memory of a file, and marks what the dead process holds there. Returns 0; -1 with a sentence. */
 static int find(struct participant *p, const struct trust *trust)
 {
     uint64_t page = 0;
@@ -124,18 +128,8 @@ static void unmark(struct page_state *s)
         page_unmark_changed(s);
 }
 
-/* Marks all pages that the dead process holds, and the size, as flipping. This function and the next ones are called only for a
- * file with shared memory (in_memory()). */
-static void mark(struct participant *p)
-{
-    for (uint64_t i = 0; i < p->npages; i++) {
-        seam_point(SEAM_FLIP, p);
-        if (p->pages[i].state->version & 1)
-            page_turn_mark(p->pages[i].state);
-    }
-}
-
-/* Takes off the marks that mark() has set: the replay failed. */
+/* Takes off the marks that add() has set: nothing was retired. This function and the next ones are called only for a file with
+ * shared memory (in_memory()). */
 static void take_marks_off(struct participant *p)
 {
     for (uint64_t i = 0; i < p->npages; i++)
@@ -154,12 +148,11 @@ static int flush(const struct participant *p, const void *word)
 
 static int note_size(const struct participant *p, struct dead_page *at)
 {
-    struct manifest_sizes sizes;
-    if (flush(p, p->manifest + MANIFEST_SIZE_WORD) < 0)
+    const uint64_t *word = (const uint64_t *)(p->manifest + MANIFEST_SIZE_WORD);
+    if (flush(p, word) < 0)
         return -1;
-    if (!manifest_sizes(p->manifest, &sizes))
+    if (!manifest_decode_size(__atomic_load_n(word, __ATOMIC_RELAXED), &at->value))
         return report_error(EUCLEAN, "the size in the manifest of %s is damaged", p->path);
-    at->value = sizes.size;
     return 0;
 }
 
@@ -326,11 +319,10 @@ static void in_memory(struct set *s, void (*what)(struct participant *p))
 
 static int run(struct set *s)
 {
-    int r = lock_all(s);
-    if (r <= 0 || find_all(s) < 0)
-        return r <= 0 ? r : -1;
-    in_memory(s, mark);
-    if (replay_all(s) < 0) {
+    const int r = lock_all(s);
+    if (r <= 0)
+        return r;
+    if (find_all(s) < 0 || replay_all(s) < 0) {
         in_memory(s, take_marks_off);
         return -1;
     }
