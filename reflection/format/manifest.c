@@ -37,21 +37,19 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
     enum manifest_finding found[2];
     for (int i = 0; i < 2; i++)
         found[i] = look_at(b + i * MANIFEST_COPY_BYTES, &copies[i]);
+    *which = 1;
     /* A newer version may have left one copy in a format that this one reads: it must not be used. */
     if (found[0] == MANIFEST_FOREIGN || found[1] == MANIFEST_FOREIGN) {
         *record = copies[found[0] == MANIFEST_FOREIGN ? 0 : 1];
-        *which = 1;
         return MANIFEST_FOREIGN;
     }
     if (found[0] != MANIFEST_VALID && found[1] != MANIFEST_VALID) {
-        *which = 1;
         memset(record, 0, sizeof(*record));
         return never_used(b) ? MANIFEST_UNBORN : MANIFEST_DAMAGED;
     }
-    if (found[0] == MANIFEST_VALID && found[1] == MANIFEST_VALID)
-        *which = (int64_t)(copies[1].sequence - copies[0].sequence) > 0;
-    else
-        *which = found[1] == MANIFEST_VALID;
+    if (found[0] == MANIFEST_VALID)
+        *which =
+            found[1] == MANIFEST_VALID && (int64_t)(copies[1].sequence - copies[0].sequence) > 0;
     *record = copies[*which];
     return MANIFEST_VALID;
 }
@@ -121,11 +119,4 @@ bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes)
     if (sizes->shrunk <= sizes->size)
         sizes->shrunk = 0;
     return true;
-}
-
-uint64_t manifest_shrunk(const void *bytes, uint64_t size)
-{
-    const uint64_t *word = (const uint64_t *)((const char *)bytes + MANIFEST_SHRINK_WORD);
-    uint64_t from;
-    return manifest_decode_size(*word, &from) && from > size ? from : 0;
 }

@@ -174,8 +174,4 @@ struct manifest_sizes {
 /* Reads the words; `bytes` is 8-byte aligned. Returns false if one of them is damaged. */
 bool manifest_sizes(const void *bytes, struct manifest_sizes *sizes);
 
-/* Returns the length in the shrink word, if it counts for a file of `size` bytes; else 0. `bytes` is 8-byte
- * aligned. */
-uint64_t manifest_shrunk(const void *bytes, uint64_t size);
-
 #endif

@@ -100,7 +100,8 @@ int growth_settle(struct pairing *pr)
 
 uint64_t shrink_from(const struct pairing *pr)
 {
-    return manifest_shrunk(pr->manifest, pr->size);
+    const uint64_t from = sizes_of(pr).shrunk;
+    return from > pr->size ? from : 0;
 }
 
 /* ---- longer ---- */
