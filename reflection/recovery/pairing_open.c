@@ -165,15 +165,7 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint
         r = PLAIN;
     else if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
         r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish, journal);
-    if (r != PLAIN)
-        return r;
-    pairing_let_go(pr);
-    if (pr->has_attributes)
-        return 1;
-    return report_error(EAGAIN,
-                        "%s has no reflection, and its file system no attributes by which one "
-                        "would be noticed: a process that may write to it has to map it first",
-                        pr->path);
+    return r;
 }
 
 int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
@@ -185,6 +177,14 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
         if (r == 1)
             return 0;
         pairing_let_go(pr);
+        if (r == PLAIN && pr->has_attributes)
+            return 0;
+        if (r == PLAIN)
+            return report_error(
+                EAGAIN,
+                "%s has no reflection, and its file system no attributes by which one would be "
+                "noticed: a process that may write to it has to map it first",
+                pr->path);
         if (r < 0 || (r == PAIRING_NOT_YET && naps++ == NAPS))
             return -1;
         if (r == DUE &&
