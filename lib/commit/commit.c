@@ -259,7 +259,7 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)
-            journal_add_size(w, c->parts[i].index, manifest_encode_size(c->parts[i].size));
+            journal_add(w, c->parts[i].index, JOURNAL_SIZE, manifest_encode_size(c->parts[i].size));
 }
 
 static int commit_journal(struct commit *c, const struct sum *sum)
@@ -287,7 +287,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
     show_all(c);
     if (journals_step(&lane, journal_retire, &w) < 0)
         goto doubt;
-    journals_give_lane(&lane);
+    journals_give_lane(&lane, false);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sum->files * sizeof(struct journal_file) +
               words * sizeof(struct journal_word) + 8);
@@ -295,7 +295,7 @@ static int commit_journal(struct commit *c, const struct sum *sum)
 doubt:
     for (struct part *part = sum->first; part; part = part->next)
         (void)file_in_doubt(part->mapping->file, "a commit");
-    journals_leave_lane(&lane);
+    journals_give_lane(&lane, true);
     return -1;
 }
 

@@ -43,7 +43,7 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
 static inline void commit_unprepare(struct page_set *set)
 {
     if (set->lane.journal)
-        journals_give_lane(&set->lane);
+        journals_give_lane(&set->lane, false);
     set->lane.journal = NULL;
 }
 

@@ -22,7 +22,7 @@ struct journals {
     uint64_t busy;      /* one bit per lane */
     struct file *users; /* by next_user: their manifests name the journal. All are alike */
     pthread_mutex_t medium;
-    bool failed; /* its medium failed */
+    uint32_t failed; /* its medium failed */
     bool
         over; /* takes no new commits and stays: one is in doubt, or a manifest may go on naming it */
 };
@@ -165,18 +165,19 @@ static void drop(struct journals *j, const struct file *f)
     free(j);
 }
 
-/* Stores the journal word of the file's slot, as journals_step(). Returns 0; -1, also at exit if another thread is at it, or
- * this one was when it called exit(). */
-static int name_journal(struct file *f, uint64_t number)
+/* Stores the journal word of the file's slot, as journals_step(): the journal's number, or 0. Returns 0; -1: the journal is over.
+ * That is so also at exit if another thread is at it, or this one was when it called exit(). */
+static int name_journal(struct file *f, struct journals *j, uint64_t number)
 {
-    if (!exiting)
-        pthread_mutex_lock(&f->medium);
-    else if (pthread_mutex_trylock(&f->medium) != 0)
-        return -1;
-    int r = file_check(f);
-    if (r == 0 && (r = area_set_journal(&f->persist, f->area, number, f->pairing.path)) < 0)
-        file_poison(f);
-    pthread_mutex_unlock(&f->medium);
+    int (*const lock)(pthread_mutex_t *) = exiting ? pthread_mutex_trylock : pthread_mutex_lock;
+    int r = -1;
+    if (lock(&f->medium) == 0) {
+        r = file_check(f);
+        if (r == 0 && (r = area_set_journal(&f->persist, f->area, number, f->pairing.path)) < 0)
+            file_poison(f);
+        pthread_mutex_unlock(&f->medium);
+    }
+    j->over |= r < 0;
     return r;
 }
 
@@ -186,8 +187,7 @@ static int leave_journal(struct file *f)
 {
     struct journals *j = f->journal;
     struct file **at = &j->users;
-    const int r = name_journal(f, 0);
-    j->over |= r < 0;
+    const int r = name_journal(f, j, 0);
     while (*at != f)
         at = &(*at)->next_user;
     *at = f->next_user;
@@ -205,12 +205,9 @@ static int use_for_all(const struct part *first, struct journals *j)
             continue;
         if (f->journal && f->journal->busy) /* perhaps with a commit of this file */
             return 0;
-        if ((f->journal && leave_journal(f) < 0) || (!f->area && map_area(f) < 0))
+        if ((f->journal && leave_journal(f) < 0) || (!f->area && map_area(f) < 0) ||
+            name_journal(f, j, j->redo.number) < 0)
             return -1;
-        if (name_journal(f, j->redo.number) < 0) {
-            j->over = true;
-            return -1;
-        }
         f->journal = j;
         f->next_user = j->users;
         j->users = f;
@@ -288,42 +285,30 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
     struct journals *j = lane->in;
     if (lane->journal->domain != PERSIST_MSYNC)
         return step(w);
-    struct file *own = lane->of;
-    pthread_mutex_t *medium = j ? &j->medium : &own->medium;
+    pthread_mutex_t *medium = j ? &j->medium : &lane->of->medium;
+    uint32_t *failed = j ? &j->failed : &lane->of->shared.header->poisoned;
     pthread_mutex_lock(medium);
-    int r = (j ? j->failed : file_is_poisoned(own)) ? -1 : step(w);
-    if (r < 0 && j)
-        j->failed = true;
-    else if (r < 0)
-        file_poison(own);
-    pthread_mutex_unlock(medium);
+    const int r = __atomic_load_n(failed, __ATOMIC_RELAXED) ? -1 : step(w);
     if (r < 0)
-        errno = EIO;
+        __atomic_store_n(failed, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(medium);
     return r;
 }
 
-void journals_give_lane(const struct journal_lane *lane)
+void journals_give_lane(const struct journal_lane *lane, bool in_doubt)
 {
+    const uint32_t idle = in_doubt ? 0 : 1u << lane->lane;
     struct journals *j = lane->in;
     if (j) {
         mutex_lock(MUTEX_JOURNALS);
         j->busy &= ~(1ull << lane->lane);
+        j->over |= in_doubt;
         mutex_unlock(MUTEX_JOURNALS);
     } else if (__libc_single_threaded) {
-        lane->of->idle_lanes |= 1u << lane->lane;
+        lane->of->idle_lanes |= idle;
     } else {
-        __atomic_fetch_or(&lane->of->idle_lanes, 1u << lane->lane, __ATOMIC_RELEASE);
+        __atomic_fetch_or(&lane->of->idle_lanes, idle, __ATOMIC_RELEASE);
     }
-}
-
-void journals_leave_lane(const struct journal_lane *lane)
-{
-    if (!lane->in)
-        return;
-    mutex_lock(MUTEX_JOURNALS);
-    lane->in->over = true;
-    mutex_unlock(MUTEX_JOURNALS);
-    journals_give_lane(lane);
 }
 
 void journals_detach(struct file *f)

@@ -30,15 +30,12 @@ int journals_alike(const struct file *a, const struct file *b);
 int journals_take_lane(const struct part *first, uint64_t words, struct journal_lane *lane);
 
 /* Runs journal_commit() or journal_retire(), as file_msync() does flushes: in domain msync
- * one at a time, and none succeeds after one has failed. Returns 0; -1 with errno. */
+ * one at a time, and none succeeds after one has failed. Returns 0; -1. */
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
                   struct journal_writer *w);
 
-/* Gives a lane back: its commit is retired, or was never made. */
-void journals_give_lane(const struct journal_lane *lane);
-
-/* Keeps a lane as it is: its commit is in doubt. Its files are poisoned. */
-void journals_leave_lane(const struct journal_lane *lane);
+/* Gives a lane back: its commit is retired, or was never made. `in_doubt`: it is kept as it is; its files are poisoned. */
+void journals_give_lane(const struct journal_lane *lane, bool in_doubt);
 
 /* Ends the file's use of its lanes: it is being unmapped. */
 void journals_detach(struct file *f);

@@ -289,7 +289,8 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
                 return -1;
         if (committed && step == REPLAY_APPLY && replay_apply(&v, n) < 0)
             return -1;
-        if (found != JOURNAL_IDLE && step == REPLAY_RETIRE && journal_retire_view(&p, &v) < 0)
+        struct journal_writer w = {.persist = &p, .lane = v.lane, .line = {.sequence = v.sequence}};
+        if (found != JOURNAL_IDLE && step == REPLAY_RETIRE && journal_retire(&w) < 0)
             return report_errno(errno, "cannot make the replayed journal %s durable", path);
     }
     /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired` and not fenced

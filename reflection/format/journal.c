@@ -129,11 +129,6 @@ void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, 
            sizeof(struct journal_word));
 }
 
-void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value)
-{
-    journal_add(w, file, JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, value);
-}
-
 int journal_commit(struct journal_writer *w)
 {
     /* persist-order J2 (reader: journal_look, R2): the commit line is durable before the first word of
@@ -147,21 +142,16 @@ int journal_commit(struct journal_writer *w)
     return 0;
 }
 
-int journal_retire_view(const struct persist *p, const struct journal_view *v)
+int journal_retire(struct journal_writer *w)
 {
-    persist_store_word(p, v->retired, v->sequence);
-    if (persist_flush_word(p, v->retired) < 0)
+    uint64_t *retired = (uint64_t *)(w->lane + RETIRED);
+    persist_store_word(w->persist, retired, w->line.sequence);
+    if (persist_flush_word(w->persist, retired) < 0)
         return -1;
     /* persist-order J3 (reader: journal_look, R2): `retired` is durable before any page of the commit is
      * released, or the lane is used again. Otherwise a replay would undo newer flips. */
-    persist_fence(p);
+    persist_fence(w->persist);
     return 0;
-}
-
-int journal_retire(struct journal_writer *w)
-{
-    const struct journal_view v = {w->line.sequence, (uint64_t *)(w->lane + RETIRED)};
-    return journal_retire_view(w->persist, &v);
 }
 
 /* ---- reading ---- */
@@ -201,10 +191,11 @@ static bool is_whole(const struct journal_commit *line, const char *files)
 enum journal_finding journal_look(const struct journal *j, unsigned lane, struct journal_view *v)
 {
     char *at = lane_at(j, lane);
+    const uint64_t retired = *(const uint64_t *)(at + RETIRED);
     struct journal_commit line;
     memcpy(&line, at, sizeof(line));
-    v->retired = (uint64_t *)(at + RETIRED);
-    v->sequence = *v->retired + 1;
+    v->lane = at;
+    v->sequence = retired + 1;
     const bool is_next = line.sequence == v->sequence, in_lane = fits(j, lane, &line);
     if (line.sequence > v->sequence || (is_next && !in_lane))
         return JOURNAL_DAMAGED;
@@ -214,7 +205,7 @@ enum journal_finding journal_look(const struct journal *j, unsigned lane, struct
     if (!in_lane || line.files == 0 || line.words == 0 || !is_whole(&line, at + FILES))
         return JOURNAL_CUT;
     if (!is_next)
-        return line.sequence == *v->retired ? JOURNAL_IDLE : JOURNAL_CUT;
+        return line.sequence == retired ? JOURNAL_IDLE : JOURNAL_CUT;
     v->nfiles = line.files;
     v->nwords = line.words;
     v->files = (const struct journal_file *)(at + FILES);

@@ -79,6 +79,7 @@ struct journal_file {
 #define JOURNAL_WORD_OFFSET ((1ull << 49) - 1)
 #define JOURNAL_WORD_SIZE   (1ull << 49)
 #define JOURNAL_WORD_FILE   50
+#define JOURNAL_SIZE        (JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD) /* both together */
 
 struct journal_word {
     uint64_t word;
@@ -152,16 +153,15 @@ uint64_t journal_capacity(const struct journal *j, unsigned lane, unsigned files
 void journal_begin(struct journal_writer *w, const struct journal *j, const struct persist *p,
                    unsigned lane, unsigned files, uint64_t words);
 void journal_name(struct journal_writer *w, const struct journal_file *file);
+/* `word_offset`: JOURNAL_SIZE for the file's size word, whose value is manifest_encode_size()'s. */
 void journal_add(struct journal_writer *w, unsigned file, uint64_t word_offset, uint64_t value);
-
-/* Adds the file's size word; `value` is manifest_encode_size()'s. It counts as one of the words. */
-void journal_add_size(struct journal_writer *w, unsigned file, uint64_t value);
 
 /* The commit point: durable when it returns 0. To be called after a fence that covers the words and the data (J1). -1 with EIO:
  * the commit is in doubt. */
 int journal_commit(struct journal_writer *w);
 
-/* To be called when every word is durable. Returns 0; -1 with EIO: the lane must not be used again. */
+/* To be called when every word is durable. Returns 0; -1 with EIO: the lane must not be used again. Of a commit that
+ * journal_look() found, `w` needs persist, lane and line.sequence. */
 int journal_retire(struct journal_writer *w);
 
 /* ---- reading ---- */
@@ -173,7 +173,7 @@ enum journal_finding { JOURNAL_IDLE, JOURNAL_CUT, JOURNAL_COMMITTED, JOURNAL_DAM
 
 struct journal_view {
     uint64_t sequence; /* of the commit that is to be retired */
-    uint64_t *retired;
+    char *lane;
     /* Of a commit: */
     const struct journal_file *files;
     const struct journal_word *words;
@@ -201,7 +201,5 @@ static inline uint64_t journal_word_offset(const struct journal_word *w)
 /* Flushes what a dead process left visible in the lane. To be called for each lane, and then a fence, before the result of
  * journal_look() is used. */
 int journal_settle(const struct journal *j, const struct persist *p, unsigned lane);
-
-int journal_retire_view(const struct persist *p, const struct journal_view *v);
 
 #endif

@@ -159,7 +159,7 @@ TEST(Golden, JournalIsWrittenByteForByte)
     for (const journal_file &name : both)
         journal_name(&w, &name);
     journal_add(&w, 0, 16, 5);
-    journal_add_size(&w, 1, manifest_encode_size(20580));
+    journal_add(&w, 1, JOURNAL_SIZE, manifest_encode_size(20580));
     journal_add(&w, 1, 24, 6);
     ASSERT_EQ(journal_commit(&w), 0);
     Bytes image = golden_image("journal.golden");
@@ -226,7 +226,7 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
     journal_name(&w, &a);
     for (unsigned i = 0; i < 241; i++)
         journal_add(&w, 0, layout_word(i * 100), ~0ull - i);
-    journal_add_size(&w, 0, manifest_encode_size(20580));
+    journal_add(&w, 0, JOURNAL_SIZE, manifest_encode_size(20580));
     ASSERT_EQ(journal_commit(&w), 0);
     EXPECT_TRUE(Bytes(area.bytes, area.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));
 }

@@ -61,7 +61,11 @@ TEST_P(JournalLanes, HoldTheirCommitUntilItIsRetired)
             EXPECT_EQ(journal_word_file(&v.words[i]), 1u);
             EXPECT_EQ(v.words[i].value, i * round);
         }
-        ASSERT_EQ(round % 2 ? journal_retire(&w) : journal_retire_view(&lab.p, &v), 0);
+        journal_writer found = {};
+        found.persist = &lab.p;
+        found.lane = v.lane;
+        found.line.sequence = v.sequence;
+        ASSERT_EQ(journal_retire(round % 2 ? &w : &found), 0);
         EXPECT_EQ(look(lab, GetParam()), JOURNAL_IDLE);
     }
 }
@@ -209,7 +213,7 @@ TEST(Journal, SizeIsAWordLikeTheOthers)
     for (const journal_file &name : files)
         journal_name(&w, &name);
     journal_add(&w, 0, 8, 7);
-    journal_add_size(&w, 1, manifest_encode_size(12345));
+    journal_add(&w, 1, JOURNAL_SIZE, manifest_encode_size(12345));
     ASSERT_EQ(journal_commit(&w), 0);
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);

@@ -128,7 +128,7 @@ TEST_F(Journals, MoreWordsThanAnyLaneHoldsAreE2big)
     journal_lane lane;
     EXPECT_EQ(take_lane({f}, (1ull << 18) + 1, &lane), 0) << ato_errormsg(); // an odd GiB
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
-    journals_give_lane(&lane);
+    journals_give_lane(&lane, false);
     EXPECT_EQ(take_lane({f}, (1ull << 28) + 1, &lane), -1);
     EXPECT_EQ(errno, E2BIG);
     EXPECT_NE(std::string(ato_errormsg()).find("268435457"), std::string::npos) << ato_errormsg();
@@ -162,7 +162,7 @@ TEST_F(Journals, LargeLaneGrowsForALargerCommitAndIsReplayed)
             journal_add(&w, 0, layout_word(i), i << 8);
         ASSERT_EQ(journal_commit(&w), 0);
         file_poison(f); // as if the medium had failed
-        journals_leave_lane(&large);
+        journals_give_lane(&large, true);
     }
     EXPECT_EQ(journals_of(path).size(), 1u) << "the journal to replay";
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
@@ -185,8 +185,8 @@ TEST_F(Journals, LargeLaneGrowsWhileOtherLanesAreBusy)
     const char *lanes = under_way.journal->lanes_at;
     ASSERT_EQ(take_lane({second}, 1 << 18, &lane), 0) << ato_errormsg();
     EXPECT_EQ(lane.journal->lanes_at, lanes);
-    journals_give_lane(&lane);
-    journals_give_lane(&under_way);
+    journals_give_lane(&lane, false);
+    journals_give_lane(&under_way, false);
     EXPECT_EQ(journals_of(dir / "a").size(), 1u);
 }
 
@@ -196,7 +196,7 @@ TEST_F(Journals, NoSpaceForALongerLaneIsAnErrorAndSmallCommitsGoOn)
     struct file *f = table_find(m.base)->file;
     journal_lane lane;
     ASSERT_EQ(take_lane({f}, 1000, &lane), 0) << ato_errormsg();
-    journals_give_lane(&lane);
+    journals_give_lane(&lane, false);
     {
         FsFaults faults;
         faults.fail_at(0, ENOSPC);
@@ -206,7 +206,7 @@ TEST_F(Journals, NoSpaceForALongerLaneIsAnErrorAndSmallCommitsGoOn)
     }
     for (uint64_t words : {1000, 1 << 18}) {
         ASSERT_EQ(take_lane({f}, words, &lane), 0) << ato_errormsg();
-        journals_give_lane(&lane);
+        journals_give_lane(&lane, false);
     }
 }
 
@@ -226,10 +226,10 @@ TEST_F(Journals, ThreadsThatWaitForTheLargeLaneAllGetIt)
                 if (take_lane({f}, words, &lane) < 0)
                     failed++;
                 else
-                    journals_give_lane(&lane);
+                    journals_give_lane(&lane, false);
             });
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        journals_give_lane(&under_way);
+        journals_give_lane(&under_way, false);
         for (std::thread &t : threads)
             t.join();
         EXPECT_EQ(failed, 0) << ato_errormsg();
@@ -293,7 +293,7 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
             int r = take_lane(files, 2, &lane);
             total = static_cast<long>(faults.calls.size());
             if (r == 0) { // fchown may fail
-                journals_give_lane(&lane);
+                journals_give_lane(&lane, false);
                 continue;
             }
             EXPECT_EQ(errno, ENOSPC);
@@ -303,7 +303,7 @@ TEST_F(SeveralFiles, FailureToMakeTheJournalIsAnErrorAndTheNextTrySucceeds)
                 << faults.calls[static_cast<size_t>(k)];
         }
         ASSERT_EQ(take_lane(files, 2, &lane), 0) << ato_errormsg();
-        journals_give_lane(&lane);
+        journals_give_lane(&lane, false);
     }
     EXPECT_GT(total, 2);
     expect_no_journals();
@@ -320,7 +320,7 @@ TEST_F(SeveralFiles, MoreFilesThanALaneNamesAreE2big)
     EXPECT_EQ(errno, E2BIG);
     ASSERT_EQ(take_lane(files, 1 << 18, &lane), 0) << ato_errormsg();
     EXPECT_EQ(lane.lane, JOURNAL_LANES);
-    journals_give_lane(&lane);
+    journals_give_lane(&lane, false);
 }
 
 // As after a failure of the medium, with either file unmapped first.
@@ -332,7 +332,7 @@ TEST_F(SeveralFiles, CommitInDoubtIsFinishedByTheNextMapOfEitherFile)
         ASSERT_TRUE(commit(c, files_of(all))) << ato_errormsg();
         for (struct file *f : c.files)
             file_poison(f);
-        journals_leave_lane(&c.lane);
+        journals_give_lane(&c.lane, true);
         all[first].reset();
         EXPECT_EQ(journals_of(paths[0]).size(), 1u) << "the journal is closed, not removed";
         {
@@ -359,7 +359,7 @@ TEST_F(SeveralFiles, FilesNotInDoubtContinueWithANewJournal)
     ASSERT_TRUE(commit(c, {file_of(*all[0]), file_of(*all[1])})) << ato_errormsg();
     for (struct file *f : c.files)
         file_poison(f);
-    journals_leave_lane(&c.lane);
+    journals_give_lane(&c.lane, true);
     all[1].reset();
     EXPECT_EQ(journals_of(paths[0]).size(), 1u);
     add("other");

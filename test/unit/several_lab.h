@@ -126,7 +126,7 @@ class Several : public testing::Test
         for (unsigned i = 0; i < n; i++)
             journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
         if (size)
-            journal_add_size(&c.writer, n - 1, manifest_encode_size(size));
+            journal_add(&c.writer, n - 1, JOURNAL_SIZE, manifest_encode_size(size));
         persist_fence(p);
         return journal_commit(&c.writer) == 0;
     }
@@ -144,7 +144,7 @@ class Several : public testing::Test
         persist_fence(p);
         if (journal_retire(&c.writer) < 0)
             return false;
-        journals_give_lane(&c.lane);
+        journals_give_lane(&c.lane, false);
         return true;
     }
 
