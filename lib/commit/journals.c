@@ -68,22 +68,6 @@ static int map_area(struct file *f)
     return 0;
 }
 
-/* Maps the file's lanes if that was not done yet, and waits while all are busy. */
-static int wait_own(struct file *f, struct journal_lane *lane)
-{
-    mutex_lock(MUTEX_JOURNALS);
-    int r = f->area ? 0 : map_area(f);
-    mutex_unlock(MUTEX_JOURNALS);
-    for (unsigned i = 0; r == 0 && !try_own(f, lane); i++) {
-        if (i < PAGE_SPINS)
-            page_pause(i);
-        else
-            clock_nap(NAP_NS);
-        r = file_check(f); /* lanes with a commit in doubt never become free */
-    }
-    return r;
-}
-
 /* ---- one journal ---- */
 
 /* Returns the users that may write to the original. (Owner, group and mode of its reflection are as near to the original's as
@@ -241,9 +225,11 @@ int journals_alike(const struct file *a, const struct file *b)
 }
 
 /* Takes a lane in a journal. With the lock. Returns 1; 0: try again, when others may have done anything; -1. */
-static int take_in_journal(const struct part *first, unsigned files, uint64_t words,
-                           struct journal_lane *lane)
+static int take_in_journal(const struct part *first, uint64_t words, struct journal_lane *lane)
 {
+    unsigned files = 0;
+    for (const struct part *part = first; part; part = part->next)
+        files++;
     if (exiting)
         return report_error(ECANCELED, "the process is exiting: its journals are gone");
     if (files > JOURNAL_MAX_FILES || words > JOURNAL_MAX_WORDS)
@@ -264,19 +250,22 @@ static int take_in_journal(const struct part *first, unsigned files, uint64_t wo
 int journals_take_lane(const struct part *first, uint64_t words, struct journal_lane *lane)
 {
     struct file *f = first->mapping->file;
-    if (!first->next && words <= JOURNAL_SLOT_WORDS)
-        return try_own(f, lane) ? 0 : wait_own(f, lane);
-    unsigned files = 0;
-    for (const struct part *part = first; part; part = part->next)
-        files++;
-    for (;;) {
+    const bool own = !first->next && words <= JOURNAL_SLOT_WORDS;
+    for (unsigned i = 0; !own || !try_own(f, lane); i++) {
         mutex_lock(MUTEX_JOURNALS);
-        const int r = take_in_journal(first, files, words, lane);
+        /* Own lanes with a commit in doubt never become free. */
+        const int r = !own      ? take_in_journal(first, words, lane)
+                      : f->area ? file_check(f)
+                                : map_area(f);
         mutex_unlock(MUTEX_JOURNALS);
         if (r != 0)
             return r < 0 ? -1 : 0;
-        clock_nap(NAP_NS);
+        if (own && i < PAGE_SPINS)
+            page_pause(i);
+        else
+            clock_nap(NAP_NS);
     }
+    return 0;
 }
 
 int journals_step(const struct journal_lane *lane, int (*step)(struct journal_writer *w),
