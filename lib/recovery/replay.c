@@ -62,9 +62,7 @@ int participants_add(struct participants *n, const struct journal_file *file)
         return report_error(ENOMEM, "no memory to recover a file");
     n->files = more;
     struct participant *p = &more[n->nfiles++];
-    memset(p, 0, sizeof(*p));
-    p->file = *file;
-    p->lock = p->reflection = p->original = -1;
+    *p = (struct participant){.file = *file, .lock = -1, .reflection = -1, .original = -1};
     snprintf(p->path, sizeof(p->path), "%s/%" PRIu64, n->own->folder.path, file->inode);
     return 0;
 }
@@ -117,19 +115,15 @@ static int read_manifest(struct participant *p)
     int which;
     if (pread(p->lock, bytes, sizeof(bytes), 0) < 0)
         return report_errno(errno, "cannot read the manifest of %s", p->path);
-    switch (manifest_read(bytes, &p->record, &which)) {
-    case MANIFEST_VALID:
-        /* Another id: another pairing has the inode now, and the file that the lane names is gone. Another state:
-         * a file that was unmapped cleanly had all its commits retired, so this is a copy. */
-        return memcmp(p->record.id, p->file.id, 16) == 0 && p->record.state == MANIFEST_IN_USE;
-    case MANIFEST_UNBORN:
-        return 0;
-    default:
+    const enum manifest_finding found = manifest_read(bytes, &p->record, &which);
+    if (found == MANIFEST_DAMAGED || found == MANIFEST_FOREIGN)
         return report_error(
             EUCLEAN,
             "the manifest of %s, which has to be recovered, is damaged or of another version",
             p->path);
-    }
+    /* Another id: another pairing has the inode now, and the file that the lane names is gone. Another state:
+     * a file that was unmapped cleanly had all its commits retired, so this is a copy; or the manifest is unborn. */
+    return memcmp(p->record.id, p->file.id, 16) == 0 && p->record.state == MANIFEST_IN_USE;
 }
 
 /* Locks and maps a file. Returns 1; 0 if it does not take part; -1. */

@@ -40,9 +40,11 @@ static bool is_flipping(const struct page_state *s)
     return s->version && !(s->version & 1);
 }
 
-/* Adds a page that the dead process holds, or the size, and marks it as flipping. */
+/* Adds a page, or the size, if the dead process holds it, and marks it as flipping. */
 static int add(struct participant *p, struct page_state *s, uint64_t page)
 {
+    if (__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) != p->holder)
+        return 0;
     struct dead_page *more = realloc(p->pages, (p->npages + 1) * sizeof(*more));
     if (!more)
         return report_error(
@@ -53,11 +55,6 @@ static int add(struct participant *p, struct page_state *s, uint64_t page)
     if (s->version & 1)
         page_turn_mark(s);
     return 0;
-}
-
-static bool has(const struct participant *p, const struct page_state *s)
-{
-    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == p->holder;
 }
 
 /* The kernel drops the locks of a dying process one by one: waits until its slot is free. */
@@ -116,10 +113,9 @@ static int find(struct participant *p, const struct trust *trust)
         return -1;
     }
     for (struct page_state *s; (s = shared_next_state(&p->shared, &page, UINT64_MAX));)
-        if (has(p, s) && add(p, s, page - 1) < 0)
+        if (add(p, s, page - 1) < 0)
             return -1;
-    struct page_state *sizing = &p->shared.header->sizing;
-    return has(p, sizing) ? add(p, sizing, DEAD_SIZE) : 0;
+    return add(p, &p->shared.header->sizing, DEAD_SIZE);
 }
 
 static void unmark(struct page_state *s)
@@ -241,8 +237,7 @@ static void release(struct participant *p)
 
 struct set {
     struct participants files;
-    uint32_t holder; /* the dead process, as in page_state.holder of the own file; 0: not known */
-    struct participant *own;
+    uint32_t holder;  /* the dead process, as in page_state.holder of the own file; 0: not known */
     struct redo redo; /* .map NULL: there is no journal */
 };
 
@@ -263,19 +258,19 @@ static int lock_all(struct set *s)
     if (participants_add(n, &file) < 0 || (s->redo.map && replay_journal(s, REPLAY_COLLECT) < 0) ||
         participants_acquire(n) < 0)
         return -1;
-    s->own = participants_find(n, &file);
-    if (!s->own) /* it was recovered meanwhile */
+    struct participant *p = participants_find(n, &file);
+    if (!p) /* it was recovered meanwhile */
         return 0;
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
     if (n->journal && !s->redo.map)
         return report_error(EUCLEAN,
                             "the manifest of %s names the journal %s of a dead process, which "
                             "is missing: put it back",
-                            s->own->path, s->redo.path);
+                            p->path, s->redo.path);
     if (!n->journal && s->holder)
-        s->own->slot = shared_slot_of(s->holder);
-    s->own->holder = s->holder;
-    s->own->original = own->original;
+        p->slot = shared_slot_of(s->holder);
+    p->holder = s->holder;
+    p->original = own->original;
     return 1;
 }
 
