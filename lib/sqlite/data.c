@@ -7,6 +7,7 @@
 #include "mask.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 /* ---- length ---- */
@@ -110,10 +111,10 @@ static int take_copy(struct connection *c, const char *header)
 /* Makes the connection direct before it reads. The lock keeps out other connections that do so, and those that stage. */
 static int unmask(struct connection *c)
 {
-    if (mask_lock(c->db->fd) < 0)
+    if (mask_lock(c->db->fd, F_WRLCK) < 0)
         return SQLITE_BUSY;
     const int r = direct_go(c);
-    mask_unlock(c->db->fd);
+    (void)mask_lock(c->db->fd, F_UNLCK);
     return r < 0 ? fault_of_libato(SQLITE_IOERR_LOCK, "cannot take the mask off", c->name)
                  : SQLITE_OK;
 }

@@ -396,7 +396,7 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
         (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
     }
     if (makes_plain && !is_locked)
-        mask_unlock(db->fd);
+        (void)mask_lock(db->fd, F_UNLCK);
 }
 
 void database_close(struct connection *c)

@@ -3,7 +3,9 @@
 
 #include "ato.h"
 
+#include <endian.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -50,12 +52,11 @@ bool mask_is_wal(const void *header)
     return mask_is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
 }
 
-static unsigned long number_at(const unsigned char *at)
+static uint32_t number_at(const void *at)
 {
-    unsigned long n = 0;
-    for (int i = 0; i < 4; i++)
-        n = n << 8 | at[i];
-    return n;
+    uint32_t number;
+    memcpy(&number, at, sizeof(number));
+    return be32toh(number);
 }
 
 off_t mask_length(const void *header)
@@ -109,11 +110,10 @@ static int write_part(char *view, const unsigned char *h, size_t begin, size_t e
     return ato_memcpy_opt(view + begin, h + begin, end - begin, ATO_EAGER) ? 0 : -1;
 }
 
-static void count_on(unsigned char *at, unsigned long by)
+static void count_on(unsigned char *h, uint32_t by)
 {
-    unsigned long counter = number_at(at) + by;
-    for (int i = 3; i >= 0; i--, counter >>= 8)
-        at[i] = (unsigned char)counter;
+    const uint32_t counter = htobe32(number_at(h + COUNTER) + by);
+    memcpy(h + COUNTER, &counter, sizeof(counter));
 }
 
 int mask_set_plain(char *view, const void *header)
@@ -124,30 +124,23 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
+/* Makes of a plain header in h[0] what the file gets: the guard, in h[0], and the mask, in h[1]. */
+static void prepare(unsigned char h[2][MASK_HEADER])
+{
+    memcpy(h[1], h[0], MASK_HEADER);
+    mask_cover(h[1]);
+    count_on(h[0], AHEAD);
+}
+
 void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
 {
     if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !mask_is_plain(h[0]) || mask_is_wal(h[0]))
         return;
-    memcpy(h[1], h[0], MASK_HEADER);
-    mask_cover(h[1]);
-    count_on(h[0] + COUNTER, AHEAD);
+    prepare(h);
     o->guard_offset = AT;
     o->guard_plain = h[0] + AT;
     o->guard_bytes = BYTES;
     o->guard_masked = masks ? h[1] + AT : NULL;
-}
-
-static int put_on(char *view, const unsigned char *plain)
-{
-    unsigned char ahead[MASK_HEADER], masked[MASK_HEADER];
-    memcpy(ahead, plain, sizeof(ahead));
-    count_on(ahead + COUNTER, AHEAD);
-    memcpy(masked, plain, sizeof(masked));
-    mask_cover(masked);
-    if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
-        write_part(view, masked, VERSIONS, FRACTION + 1) < 0)
-        return -1;
-    return write_part(view, masked, COUNTER, COUNTER + 4);
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -161,7 +154,7 @@ static int mask_counter(char *view, unsigned char *h)
     if (write_part(view, h, COUNTER, COUNTER + 4) < 0)
         return -1;
     h[COUNTER] ^= 0x80;
-    count_on(h + COUNTER, 1);
+    count_on(h, 1);
     memcpy(h + VALID_FOR, h + COUNTER, 4);
     h[COUNTER] ^= 0x80;
     return write_part(view, h, COUNTER, MASK_HEADER);
@@ -180,31 +173,26 @@ static int read_masked(char *view, off_t length, unsigned char *h)
 
 int mask_put_on(char *view)
 {
-    unsigned char now[MASK_HEADER];
-    const int r = mask_read(view, ato_size(view), now);
+    unsigned char h[2][MASK_HEADER];
+    const int r = mask_read(view, ato_size(view), h[0]);
     if (r != 0)
         return r;
-    if (mask_is_on(now))
-        return mask_counter(view, now);
-    return mask_is_plain(now) ? put_on(view, now) : 1;
+    if (mask_is_on(h[0]))
+        return mask_counter(view, h[0]);
+    if (!mask_is_plain(h[0]))
+        return 1;
+    prepare(h);
+    if (mask_set_plain(view, h[0]) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
+        write_part(view, h[1], VERSIONS, FRACTION + 1) < 0)
+        return -1;
+    return write_part(view, h[1], COUNTER, COUNTER + 4);
 }
 
-/* Returns 0; -1 with errno. */
-static int control_lock(int fd, short type)
+int mask_lock(int fd, short type)
 {
     /* An open file description lock. */
     struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &l);
-}
-
-int mask_lock(int fd)
-{
-    return control_lock(fd, F_WRLCK);
-}
-
-void mask_unlock(int fd)
-{
-    (void)control_lock(fd, F_UNLCK);
 }
 
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
@@ -219,7 +207,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
     if (st.guard_offset != AT || st.guard_bytes != BYTES)
         return 0; /* no guard, or one that this VFS did not set */
     int tries = 0;
-    while (!is_locked && mask_lock(fd) < 0) {
+    while (!is_locked && mask_lock(fd, F_WRLCK) < 0) {
         if (++tries == TRIES)
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);

@@ -86,17 +86,16 @@ int mask_put_on(char *view);
 /* Sets the guard to the plain form of this header, which may be masked. Returns 0, or -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
-/* Takes SQLite's PENDING lock, for a caller that has no lock of SQLite's or SHARED. Until it is given back no other connection
- * puts a mask on, takes it off, or writes to the file (except in a checkpoint). RESERVED would not do: while another process
- * holds it, SQLite takes the journal of a dead process for one in use. Returns -1 if another connection writes, or is just
+/* Takes SQLite's PENDING lock (F_WRLCK), for a caller that has no lock of SQLite's or SHARED; gives it back (F_UNLCK). Until then no
+ * other connection puts a mask on, takes it off, or writes to the file (except in a checkpoint). RESERVED would not do: while another
+ * process holds it, SQLite takes the journal of a dead process for one in use. Returns 0; -1 if another connection writes, or is just
  * getting a lock. */
-int mask_lock(int fd);
-void mask_unlock(int fd);
+int mask_lock(int fd, short type);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
  * then (ato_unmap_options.guard_plain), else leaves it as it is. plain[0] is not 0 once it is set. `fd` is the file, open for
  * writing. is_locked: this process has SQLite's PENDING lock. Returns 0; 1 if another connection writes: the file must not be
- * made plain then; -1 as above. Unless is_locked it may hold mask_lock(): the caller calls mask_unlock() when the file is unmapped.
+ * made plain then; -1 as above. Unless is_locked it may hold mask_lock(): the caller gives that back when the file is unmapped.
  * Meanwhile SQLite's own VFS reads nothing: it could cache byte 21 beside the counter that stays, and would not look again. And
  * no other process commits what the guard does not know. */
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);

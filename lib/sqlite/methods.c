@@ -202,18 +202,19 @@ static const char *const domains[] = {
     [ATO_DOMAIN_PROCESS] = "process",
 };
 
-/* words[0] is the answer, or the sentence of the error. */
-static int answer(char **words, const char *text)
+/* words[0] is the answer, or the sentence of the error. Returns `code` if there was memory for it. */
+static int answered(char **words, int code)
 {
-    words[0] = sqlite3_mprintf("%s", text);
-    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
+    return words[0] ? code : SQLITE_NOMEM;
 }
 
 static int refuse(const struct connection *c, char **words, const char *why)
 {
     words[0] = words[2] ? sqlite3_mprintf("%s=%s of %s: %s", words[1], words[2], c->name, why)
                         : sqlite3_mprintf("%s of %s: %s", words[1], c->name, why);
-    return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
+    if (words[0])
+        (void)fault(SQLITE_ERROR, "%s", words[0]);
+    return answered(words, SQLITE_ERROR);
 }
 
 static int pragma_stat(struct connection *c, char **words)
@@ -231,44 +232,32 @@ static int pragma_stat(struct connection *c, char **words)
         st.reflection_bytes, st.writes, st.bytes_written, st.reads, st.bytes_read,
         st.bytes_to_media, st.flips, st.commits_single, st.commits_rtm, st.commits_journal,
         st.rtm_aborts, st.deployed_slices, st.read_retries);
-    return words[0] ? SQLITE_OK : SQLITE_NOMEM;
-}
-
-static int pragma_read_policy(struct connection *c, char **words)
-{
-    if (words[2]) {
-        int policy = parameters_find(words[2], policies);
-        if (policy < 0)
-            return refuse(c, words, "it must be lazy, gather, adaptive or eager");
-        if (ato_set_read_policy(c->pending.view, policy) < 0)
-            return refuse(c, words, ato_errormsg());
-        c->db->policy = policy;
-    }
-    return answer(words, policies[c->db->policy]);
-}
-
-static int pragma_unmap(struct connection *c, char **words)
-{
-    if (words[2]) {
-        int mode = parameters_find(words[2], parameters_unmap);
-        if (mode < 0)
-            return refuse(c, words, "it must be plain or fast");
-        c->wants.unmap_fast = mode;
-    }
-    return answer(words, parameters_unmap[c->wants.unmap_fast]);
+    return answered(words, SQLITE_OK);
 }
 
 /* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
 static int pragma(struct connection *c, char **words)
 {
-    const bool shows = sqlite3_stricmp(words[1], "ato_stat") == 0;
-    if (sqlite3_stricmp(words[1], "ato_unmap") == 0)
-        return pragma_unmap(c, words);
-    if (!shows && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
+    const bool is_unmap = sqlite3_stricmp(words[1], "ato_unmap") == 0;
+    const bool is_stat = sqlite3_stricmp(words[1], "ato_stat") == 0;
+    if (!is_unmap && !is_stat && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
         return SQLITE_NOTFOUND;
-    if (database_map(c, ALWAYS) < 0)
+    if (!is_unmap && database_map(c, ALWAYS) < 0)
         return refuse(c, words, ato_errormsg());
-    return shows ? pragma_stat(c, words) : pragma_read_policy(c, words);
+    if (is_stat)
+        return pragma_stat(c, words);
+    const char *const *possible = is_unmap ? parameters_unmap : policies;
+    int *at = is_unmap ? &c->wants.unmap_fast : &c->db->policy;
+    const int value = words[2] ? parameters_find(words[2], possible) : *at;
+    if (value < 0)
+        return refuse(c, words,
+                      is_unmap ? "it must be plain or fast"
+                               : "it must be lazy, gather, adaptive or eager");
+    if (!is_unmap && ato_set_read_policy(c->pending.view, value) < 0)
+        return refuse(c, words, ato_errormsg());
+    *at = value;
+    words[0] = sqlite3_mprintf("%s", possible[value]);
+    return answered(words, SQLITE_OK);
 }
 
 /* ---- what SQLite has to say, and to ask ---- */

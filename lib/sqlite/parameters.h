@@ -11,7 +11,7 @@ struct parameters {
     unsigned prefer;            /* ATO_PREFER_..., or 0 */
     const char *reflection_dir; /* a folder; NULL: not given */
     bool journal_file;          /* the rollback journal is on the disk */
-    bool unmap_fast;
+    int unmap_fast;             /* 0 or 1 */
 };
 
 /* `name` is SQLite's, which the parameters follow in memory. Returns SQLITE_OK, or SQLITE_CANTOPEN: the sentence names the values
@@ -21,7 +21,7 @@ int parameters_read(struct parameters *p, const char *name);
 /* Returns the index of `word` in `words`, which end with NULL; -1 if it is none of them. */
 int parameters_find(const char *word, const char *const *words);
 
-/* The words for unmap_fast: false, true. */
+/* The words for unmap_fast. */
 extern const char *const parameters_unmap[];
 
 #endif
