@@ -17,35 +17,6 @@
 
 static struct database *databases;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* a database is no longer busy */
-
-/* Mapping and unmapping may take long: they deploy a file, or wait for another process. The lock is given back meanwhile, and
- * `busy` makes other threads wait that are about to map, unmap or list a connection of the same database. */
-static void begin_long_work(struct database *db)
-{
-    db->busy = true;
-    pthread_mutex_unlock(&lock);
-}
-
-static void end_long_work(struct database *db)
-{
-    pthread_mutex_lock(&lock);
-    db->busy = false;
-    pthread_cond_broadcast(&idle);
-}
-
-/* The caller has a connection, which keeps the database from going. */
-static void wait_until_idle(const struct database *db)
-{
-    while (db->busy)
-        pthread_cond_wait(&idle, &lock);
-}
-
-static bool has_journal(const struct connection *c, const char *journal)
-{
-    const size_t n = strlen(c->name);
-    return strncmp(c->name, journal, n) == 0 && strcmp(journal + n, "-journal") == 0;
-}
 
 void database_lock(void)
 {
@@ -57,23 +28,18 @@ void database_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-struct connection *database_next(const struct connection *c)
+struct connection *database_find(bool (*is_wanted)(const struct connection *c, const void *key),
+                                 const void *key)
 {
-    struct connection *next = c ? c->next : NULL;
-    for (const struct database *db = c ? c->db->next : databases; db && !next; db = db->next)
-        next = db->connections;
-    return next;
-}
-
-struct connection *database_find(const char *journal, bool writes)
-{
-    struct connection *c = NULL;
+    struct connection *found = NULL;
     database_lock();
-    do
-        c = database_next(c);
-    while (c && (!has_journal(c, journal) || (writes && !connection_writes(c))));
+    for (const struct database *db = databases; db && !found; db = db->next) {
+        found = db->connections;
+        while (found && !is_wanted(found, key))
+            found = found->next;
+    }
     database_unlock();
-    return c;
+    return found;
 }
 
 void database_after_fork_in_child(void)
@@ -82,37 +48,19 @@ void database_after_fork_in_child(void)
     for (struct database *db = databases; db; db = db->next) {
         close(db->fd);
         db->fd = -1;
-        db->busy = false;
+        db->mapping =
+            (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* another thread may have had it */
     }
     databases = NULL;
-    idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* threads that wait are the parent's */
     database_unlock();
 }
 
-/* Waits while the database is busy. */
-static struct database *find_idle(const struct stat *st)
+static struct database *find(const struct stat *st)
 {
     struct database *db = databases;
     while (db && (db->device != st->st_dev || db->inode != st->st_ino))
         db = db->next;
-    if (!db || !db->busy)
-        return db;
-    pthread_cond_wait(&idle, &lock);
-    return find_idle(st);
-}
-
-/* Frees a database without connections, and closes its descriptor. */
-static void forget_unused(struct database *db)
-{
-    if (db->connections)
-        return;
-    close(db->fd);
-    struct database **at = &databases;
-    while (*at != db)
-        at = &(*at)->next;
-    *at = db->next;
-    free(db->reflection_dir);
-    free(db);
+    return db;
 }
 
 /* Opens the file, and finds or makes its database. */
@@ -125,7 +73,7 @@ static struct database *open_file(const char *path)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, &st) < 0)
         return NULL;
-    struct database *db = find_idle(&st);
+    struct database *db = find(&st);
     if (db) /* it took the place of another file just now: the descriptor stays open, as all of them */
         return db;
     db = calloc(1, sizeof(*db));
@@ -133,8 +81,12 @@ static struct database *open_file(const char *path)
         close(fd);
         return NULL;
     }
-    *db = (struct database){
-        .device = st.st_dev, .inode = st.st_ino, .fd = fd, .writable = writable, .next = databases};
+    *db = (struct database){.next = databases,
+                            .mapping = PTHREAD_MUTEX_INITIALIZER,
+                            .device = st.st_dev,
+                            .inode = st.st_ino,
+                            .fd = fd,
+                            .writable = writable};
     databases = db;
     return db;
 }
@@ -175,148 +127,133 @@ enum { LEAST_LENGTH = 4096 };
  * there is an endless number of slices, and the rest is the default. */
 static struct ato_status status_of(void *view, bool all)
 {
-    const struct ato_status unknown = {.domain = ATO_DOMAIN_PROCESS,
-                                       .read_policy = ATO_READ_GATHER,
-                                       .slices_in_reflection = UINT64_MAX};
     /* The short struct_size saves counting slices. */
     struct ato_status st = {.struct_size = all ? sizeof(st)
-                                               : offsetof(struct ato_status, slices_in_reflection)};
-    return ato_stat(view, &st) < 0 ? unknown : st;
+                                               : offsetof(struct ato_status, slices_in_reflection),
+                            .domain = ATO_DOMAIN_PROCESS,
+                            .read_policy = ATO_READ_GATHER,
+                            .slices_in_reflection = UINT64_MAX};
+    (void)ato_stat(view, &st);
+    return st;
 }
 
-/* Maps all of a file of this length with these options, so that it can grow. If that fails, `at` is NULL, and errno is set.
- * `o->max_size` of 0: the default. */
-static struct view map_view(int fd, size_t length, struct ato_options *o)
-{
-    const size_t wanted = length * LEAST_GROWTH;
-    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
-    const bool may_shrink = !o->max_size;
-    struct view v = {.length = length ? length : LEAST_LENGTH};
-    /* No descriptor of the file may be closed (database.h). */
-    o->flags |= ATO_BORROW_FD;
-    /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
-    const char *policy =
-        secure_getenv("ATO_READ_POLICY"); /* libato applies it to the default policy only */
-    o->read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER;
-    if (!o->max_size)
-        o->max_size = least > DEFAULT_MAX_SIZE ? least : DEFAULT_MAX_SIZE;
-    v.at = ato_mmap_opt(v.length, fd, 0, o);
-    /* EFBIG: other processes have mapped it with a smaller max_size. */
-    while (v.at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && may_shrink)) &&
-           o->max_size / 4 > least) {
-        o->max_size /= 4;
-        v.at = ato_mmap_opt(v.length, fd, 0, o);
-    }
-    if (v.at == MAP_FAILED)
-        v.at = NULL;
-    v.max_size = o->max_size > v.length ? o->max_size : v.length;
-    return v;
-}
-
-/* Returns whether the mapping is gone: ato_munmap() may fail and take it away all the same. */
-static bool unmap_fast(const struct view *v)
-{
-    return ato_munmap(v->at, v->length, ATO_UNMAP_FAST) == 0 || ato_size(v->at) < 0;
-}
-
-/* Maps the file in long work. Sets errno if there is no view then. Later views are as the first one, but larger if another
- * process made the file larger. */
+/* Maps all of the file, so that it can grow. The caller holds db->mapping. Sets errno if there is no view then. Later views are as
+ * the first one, but larger if another process made the file larger. */
 static void map(const struct connection *c, bool masks)
 {
     struct database *db = c->db;
+    struct view *v = &db->view;
     unsigned char headers[2][MASK_HEADER];
-    struct ato_options o = {.struct_size = sizeof(o)};
     const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
+    /* libato applies the environment's to the default policy only. */
+    const char *policy = secure_getenv("ATO_READ_POLICY");
     if (length < 0)
         return;
-    if (is_first) {
+    if (is_first)
         db->max_size = c->wants.max_size;
-        o.flags = c->writable ? c->wants.prefer : 0;
-    }
-    o.max_size = is_first || (sqlite3_int64)db->max_size >= length ? db->max_size : 0;
-    o.reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir;
+    const size_t wanted = (size_t)length * LEAST_GROWTH;
+    const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
+    const bool is_given = db->max_size && (is_first || (sqlite3_int64)db->max_size >= length);
+    struct ato_options o = {
+        .struct_size = sizeof(o),
+        /* No descriptor of the file may be closed (database.h). */
+        .flags = ATO_BORROW_FD | (is_first && c->writable ? c->wants.prefer : 0),
+        /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
+        .read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER,
+        .max_size = is_given                   ? db->max_size
+                    : least > DEFAULT_MAX_SIZE ? least
+                                               : DEFAULT_MAX_SIZE,
+        .reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir};
     mask_expect(db->fd, headers, masks, &o);
-    db->view = map_view(db->fd, (size_t)length, &o);
-    if (!db->view.at)
+    v->length = length ? (size_t)length : LEAST_LENGTH;
+    v->max_size = o.max_size;
+    do {
+        o.max_size = v->max_size;
+        v->at = ato_mmap_opt(v->length, db->fd, 0, &o);
+        v->max_size /= 4;
+        /* EFBIG: other processes have mapped it with a smaller max_size. */
+    } while (v->at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
+             v->max_size > least);
+    v->max_size = o.max_size > v->length ? o.max_size : v->length;
+    if (v->at == MAP_FAILED)
+        v->at = NULL;
+    else if (!is_first)
+        (void)ato_set_read_policy(v->at, db->policy);
+    if (!v->at || !is_first)
         return;
-    if (!is_first) {
-        (void)ato_set_read_policy(db->view.at, db->policy);
-        return;
-    }
-    const struct ato_status status = status_of(db->view.at, false);
+    const struct ato_status status = status_of(v->at, false);
     db->domain = status.domain;
     db->policy = status.read_policy;
     db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
 }
 
-/* As database_map(). The caller holds the lock, and the database is idle. */
-static int map_idle(struct connection *c, enum database_need need)
+int database_map(struct connection *c, enum database_need need)
 {
     struct database *db = c->db;
+    if (c->pending.view)
+        return 0;
+    pthread_mutex_lock(&db->mapping);
     const bool needed = db->view.at || need != IF_PAIRED || needs_view(db);
-    if (!db->view.at && needed) {
-        begin_long_work(db);
+    if (!db->view.at && needed)
         map(c, need == TO_WRITE);
-        end_long_work(db);
-    }
     c->pending.view = db->view.at;
+    pthread_mutex_unlock(&db->mapping); /* leaves errno */
     return c->pending.view || !needed ? 0 : -1;
 }
 
-/* The caller holds the lock. */
-static int open_and_map(struct connection *c)
+/* Finds the database of the connection, and lists the connection. Returns 0; -1 with errno. */
+static int list(struct connection *c)
 {
     struct stat st;
+    database_lock();
     /* Look by stat(): the database may be open already, and another descriptor could not be closed. */
-    struct database *db = stat(c->name, &st) == 0 ? find_idle(&st) : NULL;
+    struct database *db = stat(c->name, &st) == 0 ? find(&st) : NULL;
     if (!db)
         db = open_file(c->name);
-    if (!db)
-        return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
-                     c->name, strerror(errno));
     c->db = db;
-    if (map_idle(c, IF_PAIRED) < 0) {
-        const int r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-        forget_unused(db);
-        return r;
+    if (db) {
+        c->next = db->connections;
+        db->connections = c;
     }
-    c->writable &= db->writable;
-    c->direct = !c->pending.view;
-    c->next = db->connections;
-    db->connections = c;
-    return SQLITE_OK;
+    database_unlock(); /* leaves errno */
+    return db ? 0 : -1;
 }
 
 int database_open(struct connection *c)
 {
-    database_lock();
-    const int r = open_and_map(c);
-    database_unlock();
+    int r = SQLITE_OK;
+    pthread_mutex_lock(&c->in_call); /* others see it from now on */
+    if (list(c) < 0) {
+        r = fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
+                  c->name, strerror(errno));
+    } else if (database_map(c, IF_PAIRED) < 0) {
+        r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+        database_close(c);
+    } else {
+        c->writable &= c->db->writable;
+        c->direct = !c->pending.view;
+    }
+    pthread_mutex_unlock(&c->in_call);
     return r;
 }
 
-static void let_in(struct database *db, const struct connection *self, const struct connection *end)
+static void let_in(struct connection *first, const struct connection *self,
+                   const struct connection *end)
 {
-    for (struct connection *c = db->connections; c != end; c = c->next)
+    for (struct connection *c = first; c != end; c = c->next)
         if (c != self)
             pthread_mutex_unlock(&c->in_call);
 }
 
-/* Keeps all other connections out of their views. Returns false, and keeps none out, if one is in a call, or has something staged
- * that is not to be lost. */
-static bool keep_out(struct database *db, const struct connection *self, bool staged_is_lost)
+/* Keeps all other connections of a list out of their views. Returns false, and keeps none out, if one is in a call. */
+static bool keep_out(struct connection *first, const struct connection *self)
 {
-    for (struct connection *c = db->connections; c; c = c->next) {
+    for (struct connection *c = first; c; c = c->next)
         if (c != self && pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(db, self, c);
+            let_in(first, self, c);
             return false;
         }
-        if (c->pending.tx && !staged_is_lost) {
-            let_in(db, self, c->next);
-            return false;
-        }
-    }
     return true;
 }
 
@@ -326,7 +263,8 @@ static void renew(const struct connection *self, bool drop_plain)
     /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
     if (drop_plain && (is_masked(db) || status_of(db->view.at, true).slices_in_reflection))
         return;
-    if (!unmap_fast(&db->view))
+    /* With something staged it fails; and it may fail and take the mapping away all the same. */
+    if (ato_munmap(db->view.at, db->view.length, ATO_UNMAP_FAST) < 0 && ato_size(db->view.at) >= 0)
         return;
     db->view.at = NULL;
     if (drop_plain)
@@ -341,42 +279,32 @@ void database_renew(struct connection *self, bool drop_plain)
     struct database *db = self->db;
     if (db->fd < 0) /* the parent's */
         return;
+    pthread_mutex_lock(&db->mapping);
     database_lock();
-    wait_until_idle(db);
-    if (db->view.at && keep_out(db, self, false)) {
-        begin_long_work(db);
+    /* Connections that are listed from now on wait for db->mapping; none goes. */
+    struct connection *first = db->connections;
+    database_unlock();
+    if (db->view.at && keep_out(first, self)) {
         renew(self, drop_plain);
-        end_long_work(db);
-        for (struct connection *c = db->connections; c; c = c->next) {
+        for (struct connection *c = first; c; c = c->next) {
             c->pending.view = db->view.at;
             c->direct |= drop_plain && !db->view.at;
         }
-        let_in(db, self, NULL);
+        let_in(first, self, NULL);
     }
-    database_unlock();
+    pthread_mutex_unlock(&db->mapping);
 }
 
-int database_map(struct connection *c, enum database_need need)
-{
-    if (c->pending.view)
-        return 0;
-    database_lock();
-    wait_until_idle(c->db);
-    const int r = map_idle(c, need);
-    database_unlock(); /* leaves errno */
-    return r;
-}
-
-/* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it fast. is_locked: this process has
+/* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it `fast`. is_locked: this process has
  * SQLite's PENDING lock. A failure is logged. */
-static void unmap(const struct database *db, bool is_locked, const char *name)
+static void unmap(const struct database *db, bool fast, bool is_locked, const char *name)
 {
     const struct view *v = &db->view;
-    const bool makes_plain = db->writable && !db->unmap_fast;
+    const bool makes_plain = db->writable && !fast;
     unsigned char plain[MASK_GUARDED] = {0};
     if (!v->at)
         return;
-    if (!db->writable && !db->unmap_fast && status_of(v->at, true).reflection_bytes)
+    if (!db->writable && !fast && status_of(v->at, true).reflection_bytes)
         (void)fault(SQLITE_WARNING,
                     "%s was closed by a process that may not write to it: it is not an ordinary "
                     "file until a process that may write opens and closes it through ato",
@@ -399,24 +327,43 @@ static void unmap(const struct database *db, bool is_locked, const char *name)
         (void)mask_lock(db->fd, F_UNLCK);
 }
 
+/* Frees a database without connections, and closes its descriptor. */
+static void forget(struct database *db)
+{
+    struct database **at = &databases;
+    while (*at != db)
+        at = &(*at)->next;
+    *at = db->next;
+    close(db->fd);
+    free(db);
+}
+
 void database_close(struct connection *c)
 {
     struct database *db = c->db;
     if (db->fd < 0) /* the parent's */
         return;
+    pthread_mutex_lock(&db->mapping);
     database_lock();
-    wait_until_idle(db);
+    const bool is_last = db->connections == c && !c->next;
+    database_unlock();
+    if (is_last) {
+        unmap(db, c->wants.unmap_fast, false, c->name);
+        /* A connection that is listed meanwhile maps it as the first one. */
+        db->view.at = NULL;
+        free(db->reflection_dir);
+        db->reflection_dir = NULL;
+        db->domain = 0;
+        db->guarded = db->whole = false;
+    }
+    database_lock();
     struct connection **at = &db->connections;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    db->unmap_fast = c->wants.unmap_fast;
-    if (!db->connections) {
-        begin_long_work(db);
-        unmap(db, false, c->name);
-        end_long_work(db);
-    }
-    forget_unused(db);
+    pthread_mutex_unlock(&db->mapping);
+    if (!db->connections)
+        forget(db);
     database_unlock();
 }
 
@@ -426,20 +373,19 @@ enum { MOST_AT_EXIT = 1 << 24 };
 /* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
-    bool is_locked = false;
-    if (!keep_out(db, NULL, true))
+    bool is_locked = false, fast = false;
+    if (!keep_out(db->connections, NULL))
         return;
     for (struct connection *c = db->connections; c; c = c->next) {
         pending_abort(&c->pending);
-        db->unmap_fast |= c->wants.unmap_fast;
+        c->pending.view = NULL;
+        fast |= c->wants.unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
     if (status_of(db->view.at, true).slices_in_reflection <= MOST_AT_EXIT)
-        unmap(db, is_locked, db->connections->name);
+        unmap(db, fast, is_locked, db->connections->name);
     db->view.at = NULL;
-    for (struct connection *c = db->connections; c; c = c->next)
-        c->pending.view = NULL;
-    let_in(db, NULL, NULL);
+    let_in(db->connections, NULL, NULL);
 }
 
 void database_at_exit(void)
@@ -450,7 +396,9 @@ void database_at_exit(void)
     if (pthread_mutex_timedlock(&lock, &end) != 0)
         return;
     for (struct database *db = databases; db; db = db->next)
-        if (!db->busy && db->connections)
+        if (pthread_mutex_trylock(&db->mapping) == 0) {
             leave(db);
+            pthread_mutex_unlock(&db->mapping);
+        }
     database_unlock();
 }

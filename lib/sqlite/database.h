@@ -15,6 +15,7 @@
 #include "api.h"
 #include "mask.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -30,7 +31,9 @@ struct view {
 
 struct database {
     struct database *next;
-    bool busy; /* a thread maps or unmaps it, without holding the lock */
+    /* Held by the thread that maps or unmaps it, which may take long: that deploys a file, or waits for another process. Taken after
+     * a connection's in_call and before database_lock(). */
+    pthread_mutex_t mapping;
     dev_t device;
     ino_t inode;
     int fd; /* for writing, if the process may write to the file; -1: of a parent's process */
@@ -43,7 +46,6 @@ struct database {
     int policy;           /* ATO_READ_... of the view */
     bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
     bool whole;           /* the reflection of the file without a mask was seen to hold nothing */
-    bool unmap_fast;      /* what the connection that closed last asked for */
 };
 
 /* Finds the database of the connection, maps it if it has a reflection, and lists the connection. c->writable becomes false if
@@ -66,16 +68,17 @@ bool database_read_header(const struct database *db, char header[MASK_HEADER]);
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
 
-/* Maps the file anew, unless another connection of this process is in a call. That cuts a file that got
+/* Maps the file anew, unless another connection of this process is in a call or has something staged. That cuts a file that got
  * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
  * view reaches. `drop_plain`: only unmaps it, and only if it is plain; all connections are direct then. libato keeps a length for as
  * long as any process has the file mapped, so that other programs may change it only where no view stays. If mapping fails the
  * connections fail until one of them maps it (database_map()); that is logged. */
 void database_renew(struct connection *self, bool drop_plain);
 
-/* Returns a connection of this process whose rollback journal has this name; with `writes`, the one that has RESERVED. NULL: there
- * is none. The caller is the writer's thread, or only asks whether there is a connection. */
-struct connection *database_find(const char *journal, bool writes);
+/* Returns a connection of this process for which is_wanted() returns true with this key; NULL: there is none. The caller is the
+ * thread of the connection, or only asks whether there is one. */
+struct connection *database_find(bool (*is_wanted)(const struct connection *c, const void *key),
+                                 const void *key);
 
 /* To be called at the exit of the process: leaves each open database as its last close would, if that takes no more than some
  * seconds and no other thread is in a call on it. */
@@ -85,8 +88,5 @@ void database_at_exit(void);
 void database_lock(void);
 void database_unlock(void);
 void database_after_fork_in_child(void);
-
-/* Returns the connection that follows c (NULL: the first one) in the list of all; NULL if there is none. With database_lock(). */
-struct connection *database_next(const struct connection *c);
 
 #endif

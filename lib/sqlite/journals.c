@@ -151,6 +151,20 @@ static void memory_file_open(sqlite3_file *file, const char *name, struct connec
 
 /* ---- rollback journals ---- */
 
+static const char ending[] = "-journal";
+
+static bool has_journal(const struct connection *c, const void *journal)
+{
+    const size_t n = strlen(c->name);
+    const char *name = journal;
+    return strncmp(c->name, name, n) == 0 && strcmp(name + n, ending) == 0;
+}
+
+static bool writes_journal(const struct connection *c, const void *journal)
+{
+    return connection_writes(c) && has_journal(c, journal);
+}
+
 /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
  * transaction is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a
  * journal; a journal in memory would leave it there, to be played back over later commits. While this connection has RESERVED
@@ -171,17 +185,10 @@ static int delete_left(sqlite3_vfs *below, const char *name)
         name);
 }
 
-/* Returns a connection whose database this transaction of SQLite's has begun to change; NULL: there is none. All fit together, so
- * that one suffices. It is the calling thread's. */
-static struct connection *changed_by(const sqlite3 *user)
+/* Returns whether this transaction of SQLite's has begun to change the database. */
+static bool is_changed_by(const struct connection *c, const void *user)
 {
-    database_lock();
-    struct connection *c = NULL;
-    do
-        c = database_next(c);
-    while (c && __atomic_load_n(&c->writer, __ATOMIC_RELAXED) != user);
-    database_unlock();
-    return c;
+    return __atomic_load_n(&c->writer, __ATOMIC_RELAXED) == user;
 }
 
 /* Returns whether libato can commit both together; false with ato_errormsg(). If that is not known the commit tells. */
@@ -222,7 +229,8 @@ static int write_header(const struct memory_file *f, const void *from, int n, sq
         return SQLITE_OK;
     const bool begins = *(const char *)from == 0 && memcmp(from, zeros, HEADER) != 0;
     sqlite3 *user = begins ? *c->user : NULL;
-    struct connection *before = user ? changed_by(user) : NULL;
+    /* All that it has changed fit together, so that one suffices. It is the calling thread's. */
+    struct connection *before = user ? database_find(is_changed_by, user) : NULL;
     const int r = before && before != c ? check_together(user, before, c) : SQLITE_OK;
     if (r == SQLITE_OK)
         __atomic_store_n(&c->writer, user, __ATOMIC_RELAXED);
@@ -233,7 +241,8 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
                           int *out_flags)
 {
     /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
-    struct connection *c = flags & SQLITE_OPEN_READWRITE ? database_find(name, true) : NULL;
+    struct connection *c =
+        flags & SQLITE_OPEN_READWRITE ? database_find(writes_journal, name) : NULL;
     if (c) {
         /* A journal that is opened without CREATE was left on the disk by another process. */
         c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
@@ -251,7 +260,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
 
 int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
 {
-    struct connection *c = database_find(name, true);
+    struct connection *c = database_find(writes_journal, name);
     const bool in_memory = c && c->journaled;
     if (c)
         c->plays_back = c->journaled = false;
@@ -263,31 +272,26 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
 
 /* ---- super-journals ---- */
 
-static const char ending[] = "-journal";
-
-/* Gives the members of this super-journal, and returns how many there are. */
-static int members(const char *name, struct connection *all[PENDING_MOST])
+static bool is_member(const struct connection *c, const void *name)
 {
-    int n = 0;
-    database_lock();
-    for (struct connection *c = database_next(NULL); c && n < PENDING_MOST; c = database_next(c))
-        if (c->super && strcmp(c->super, name) == 0)
-            all[n++] = c;
-    database_unlock();
-    return n;
+    return c->super && name && strcmp(c->super, name) == 0;
+}
+
+static bool is_prepared(const struct connection *c, const void *name)
+{
+    return is_member(c, name) && c->prepared; /* other connections are of other threads */
 }
 
 bool super_exists(const char *name)
 {
-    struct connection *all[PENDING_MOST];
-    return members(name, all) > 0;
+    return database_find(is_member, name);
 }
 
 void super_give_up(const char *name)
 {
-    struct connection *all[PENDING_MOST];
-    for (int n = name ? members(name, all) : 0; n > 0; n--)
-        all[n - 1]->prepared = false;
+    struct connection *c;
+    while ((c = database_find(is_prepared, name)) != NULL)
+        c->prepared = false;
 }
 
 static void set_super(struct connection *c, char *name)
@@ -306,31 +310,26 @@ void super_leave(struct connection *c)
 }
 
 /* The members' parts are one transaction; after a failure nothing is staged. The connections are this thread's, but other threads may
- * be about to map their databases anew (database_renew()). */
+ * be about to map their databases anew (database_renew()). A member that was not prepared has nothing staged. */
 int super_delete(const char *name)
 {
-    struct connection *all[PENDING_MOST];
+    struct connection *c, *all[PENDING_MOST];
     struct pending *staged[PENDING_MOST];
-    bool prepared = false;
-    int r = SQLITE_OK;
-    const int n = members(name, all);
-    for (int i = 0; i < n; i++)
-        prepared |= all[i]->prepared;
-    if (!prepared)
-        return SQLITE_OK;
-    for (int i = 0; i < n; i++) {
-        pthread_mutex_lock(&all[i]->in_call);
-        staged[i] = &all[i]->pending;
+    int n = 0, r = SQLITE_OK;
+    while (n < PENDING_MOST && (c = database_find(is_prepared, name)) != NULL) {
+        pthread_mutex_lock(&c->in_call);
+        c->prepared = false;
+        staged[n] = &c->pending;
+        all[n++] = c;
     }
     if (pending_commit_all(staged, n) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {
         pending_abort(staged[i]);
-        all[i]->prepared = false;
-        pthread_mutex_unlock(&all[i]->in_call);
         if (r == SQLITE_OK)
             set_super(all[i], NULL);
+        pthread_mutex_unlock(&all[i]->in_call);
     }
     return r;
 }
@@ -355,14 +354,14 @@ static int before_write(const struct memory_file *f, const void *from, int n, sq
     if (n < (int)sizeof(ending) ||
         memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
         return SQLITE_OK;
-    struct connection *c = database_find(journal, true);
+    struct connection *c = database_find(writes_journal, journal);
     if (c && connection_journals_in_memory(c)) {
         super_give_up(c->super);
         set_super(c, strdup(f->name));
         return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
     }
     /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
-    if (!c && (database_find(journal, false) || !has_file(journal)))
+    if (!c && (database_find(has_journal, journal) || !has_file(journal)))
         return SQLITE_OK;
     return fault(
         SQLITE_IOERR_WRITE,
@@ -376,8 +375,8 @@ static bool is_on_disk(const char *name)
 {
     char journal[PATH_MAX];
     (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
-    const struct connection *writer = database_find(journal, true);
-    const struct connection *c = writer ? writer : database_find(journal, false);
+    const struct connection *writer = database_find(writes_journal, journal);
+    const struct connection *c = writer ? writer : database_find(has_journal, journal);
     return c && (c->wants.journal_file || c->plays_back);
 }
 
