@@ -15,27 +15,27 @@ using namespace crash::standins;
 extern "C" {
 
 void __real_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
-int __real_mask_put_on(char *view, off_t length, bool *guarded);
+int __real_mask_put_on(char *view);
 void __real_pending_abort(struct pending *s);
 int __real_pending_commit_all(struct pending *const *all, int n);
 int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
-int __real_super_delete(const char *name, bool *mine);
+int __real_super_delete(const char *name);
 
 void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
-int __wrap_mask_put_on(char *view, off_t length, bool *guarded);
+int __wrap_mask_put_on(char *view);
 void __wrap_pending_abort(struct pending *s);
 int __wrap_pending_commit_all(struct pending *const *all, int n);
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
-int __wrap_super_delete(const char *name, bool *mine);
+int __wrap_super_delete(const char *name);
 
 void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
 {
     __real_mask_expect(fd, h, masks && fault() != CodeFault::NoMask, o);
 }
 
-int __wrap_mask_put_on(char *view, off_t length, bool *guarded)
+int __wrap_mask_put_on(char *view)
 {
-    return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view, length, guarded);
+    return fault() == CodeFault::NoMask ? 0 : __real_mask_put_on(view);
 }
 
 void __wrap_pending_abort(struct pending *s)
@@ -60,12 +60,9 @@ int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int
     return r == 0 && fault() == CodeFault::WrittenThrough ? pending_commit(s) : r;
 }
 
-int __wrap_super_delete(const char *name, bool *mine)
+int __wrap_super_delete(const char *name)
 {
-    if (fault() != CodeFault::NeverDeleted || !super_exists(name))
-        return __real_super_delete(name, mine);
-    *mine = true;
-    return SQLITE_OK;
+    return fault() == CodeFault::NeverDeleted ? SQLITE_OK : __real_super_delete(name);
 }
 
 } // extern "C"
