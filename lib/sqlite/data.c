@@ -119,23 +119,20 @@ static int unmask(struct connection *c)
                  : SQLITE_OK;
 }
 
-/* Looks whether libato knows what goes with the header: a guard with a mask, no slices without one. Sets *left to whether a file
- * without a mask has slices in its reflection: left by a process that was killed, or by a program that uses libato itself. */
-static int look_at_reflection(struct connection *c, const char *header, bool is_masked, bool *left)
+/* Looks whether libato knows what goes with the header, as db->guarded and db->whole then say: a guard with a mask; without one no
+ * slices, left by a process that was killed, or by a program that uses libato itself. */
+static int look_at_reflection(struct connection *c, const char *header, bool is_masked)
 {
     struct ato_status st = {.struct_size = sizeof(st)};
     bool *known = is_masked ? &c->db->guarded : &c->db->whole;
     int r = SQLITE_OK;
-    *left = false;
     if (*known)
         return SQLITE_OK;
     if (ato_stat(c->pending.view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot read the status of", c->name);
-    if (!is_masked)
-        *left = st.slices_in_reflection;
-    else if (!st.guard_bytes)
+    if (is_masked && !st.guard_bytes)
         r = take_copy(c, header);
-    *known = r == SQLITE_OK && !*left;
+    *known = r == SQLITE_OK && (is_masked || !st.slices_in_reflection);
     return r;
 }
 
@@ -156,19 +153,19 @@ static int read_header(struct connection *c, char header[MASK_HEADER])
 static int look_at_header(struct connection *c)
 {
     char header[MASK_HEADER] = {0};
-    bool left = false;
     int r = read_header(c, header);
     const bool is_masked = mask_is_on(header);
     /* A connection with RESERVED has just given the file its reflection, with the mask. */
     if (r == SQLITE_OK && is_masked && !c->pending.view)
         return direct_settle(c);
     if (r == SQLITE_OK && c->pending.view)
-        r = look_at_reflection(c, header, is_masked, &left);
+        r = look_at_reflection(c, header, is_masked);
     if (r != SQLITE_OK)
         return r;
+    const bool left = c->pending.view && !is_masked && !c->db->whole;
     c->direct = !is_masked && !left;
     if (!c->pending.view)
-        return is_masked ? SQLITE_BUSY : SQLITE_OK; /* it got its reflection just now */
+        return SQLITE_OK;
     mask_uncover(header);
     const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
@@ -264,30 +261,25 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     return SQLITE_IOERR_SHORT_READ;
 }
 
-static bool is_read(int r)
-{
-    return r == SQLITE_OK || r == SQLITE_IOERR_SHORT_READ;
-}
-
 /* Gives SQLite the plain header, also where a read is short because SQLite expects larger pages than the file has. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     char header[MASK_HEADER];
-    const bool has_mask =
-        offset < MASK_HEADER; /* or may get one, by a connection that has RESERVED */
     const bool has_header = offset == 0 && n >= MASK_HEADER;
-    /* The change counter, with which each transaction begins, comes with the bytes that tell whether it is masked. A file that
-     * is shorter than a header has no mask. */
-    if (!has_mask || has_header || read_bytes(c, header, MASK_HEADER, 0) != SQLITE_OK) {
-        const int r = read_bytes(c, to, n, offset);
-        if (has_header && is_read(r))
-            mask_uncover(to);
-        return r;
+    int some = 0;
+    /* A part of what may be masked, or may get a mask by a connection that has RESERVED: the change counter, with which each
+     * transaction begins, comes with the bytes that tell whether it is masked. A file that is shorter than a header has no mask. */
+    if (offset < MASK_HEADER && !has_header && read_bytes(c, header, MASK_HEADER, 0) == SQLITE_OK) {
+        const int left = MASK_HEADER - (int)offset;
+        some = n < left ? n : left;
+        mask_uncover(header);
     }
-    mask_uncover(header);
-    const int some = n < MASK_HEADER - (int)offset ? n : MASK_HEADER - (int)offset;
-    const int r = some < n ? read_bytes(c, to, n, offset) : SQLITE_OK;
-    if (is_read(r))
+    const int r = some && some == n ? SQLITE_OK : read_bytes(c, to, n, offset);
+    if (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ)
+        return r;
+    if (has_header)
+        mask_uncover(to);
+    else if (some)
         memcpy(to, header + offset, (size_t)some);
     return r;
 }
@@ -346,10 +338,10 @@ int data_resize(struct connection *c, sqlite3_int64 size)
 {
     if (c->chunk)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
-    /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
-    const bool is_staged = stages(c) && (c->pending.tx || !c->checkpointed);
+    /* No transaction begins with a truncation. That of a checkpoint at the last close comes with EXCLUSIVE, after the checkpoint. */
+    const bool is_staged = stages(c) && (c->pending.tx || !c->direct);
     /* The commit has cut it already. */
-    if (is_staged && !c->pending.tx && !c->direct && size == length_of_view(c))
+    if (is_staged && !c->pending.tx && size == length_of_view(c))
         return SQLITE_OK;
     int r = begin_to_change(c, is_staged, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && !is_staged)

@@ -80,10 +80,6 @@ void database_renew(struct connection *self, bool drop_plain);
 struct connection *database_find(bool (*is_wanted)(const struct connection *c, const void *key),
                                  const void *key);
 
-/* To be called at the exit of the process: leaves each open database as its last close would, if that takes no more than some
- * seconds and no other thread is in a call on it. */
-void database_at_exit(void);
-
 /* The lock of the list of all connections, which is also taken around fork(). The child forgets its parent's connections. */
 void database_lock(void);
 void database_unlock(void);

@@ -60,13 +60,6 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
 /* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
 static sqlite3_vfs ato;
 
-/* For a program that ends without closing its databases, as SQLite's shell does after an error. A destructor runs after the
- * handlers of atexit(3), which may close them. */
-static void __attribute__((destructor)) at_exit(void)
-{
-    database_at_exit();
-}
-
 /* Looks for the VFS below, and makes this one from it. */
 static int begin(void)
 {
