@@ -39,7 +39,7 @@ int length_get(struct connection *c, sqlite3_int64 *size)
  * then. */
 static bool is_outgrown(const struct connection *c, sqlite3_int64 length)
 {
-    const sqlite3_int64 reach = (sqlite3_int64)c->db->view.max_size;
+    const sqlite3_int64 reach = (sqlite3_int64)c->db->reach;
     return length_of_view(c) >= reach && length > reach;
 }
 
@@ -136,36 +136,27 @@ static int look_at_reflection(struct connection *c, const char *header, bool is_
     return r;
 }
 
-/* Reads the header. Zeros stand for a missing one. */
-static int read_header(struct connection *c, char header[MASK_HEADER])
-{
-    char *view = c->pending.view;
-    const int r = view ? mask_read(view, database_length(c->db), header) : 1;
-    if (r < 0)
-        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
-    if (r > 0 && !database_read_header(c->db, header))
-        memset(header, 0, MASK_HEADER);
-    return SQLITE_OK;
-}
-
 /* Decides whether the connection is direct. The caller has SHARED: until it gives that back no other connection masks the
  * file, or writes to a file that it unmasked. */
 static int look_at_header(struct connection *c)
 {
-    char header[MASK_HEADER] = {0};
-    int r = read_header(c, header);
+    char header[MASK_HEADER], *view = c->pending.view;
+    int r = view ? mask_read(view, database_length(c->db), header) : 1;
+    if (r < 0)
+        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
+    if (r > 0 && !database_read_header(c->db, header))
+        memset(header, 0, MASK_HEADER); /* there is none */
     const bool is_masked = mask_is_on(header);
-    /* A connection with RESERVED has just given the file its reflection, with the mask. */
-    if (r == SQLITE_OK && is_masked && !c->pending.view)
-        return direct_settle(c);
-    if (r == SQLITE_OK && c->pending.view)
-        r = look_at_reflection(c, header, is_masked);
+    if (!view) {
+        c->direct = true;
+        /* A connection with RESERVED may have just given the file its reflection, with the mask. */
+        return is_masked ? direct_settle(c) : SQLITE_OK;
+    }
+    r = look_at_reflection(c, header, is_masked);
     if (r != SQLITE_OK)
         return r;
-    const bool left = c->pending.view && !is_masked && !c->db->whole;
+    const bool left = !is_masked && !c->db->whole;
     c->direct = !is_masked && !left;
-    if (!c->pending.view)
-        return SQLITE_OK;
     mask_uncover(header);
     const bool stages_none = c->wants.journal_file || mask_is_wal(header);
     const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));

@@ -142,7 +142,6 @@ static struct ato_status status_of(void *view, bool all)
 static void map(const struct connection *c, bool masks)
 {
     struct database *db = c->db;
-    struct view *v = &db->view;
     unsigned char headers[2][MASK_HEADER];
     const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
@@ -166,23 +165,23 @@ static void map(const struct connection *c, bool masks)
                                                : DEFAULT_MAX_SIZE,
         .reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir};
     mask_expect(db->fd, headers, masks, &o);
-    v->length = length ? (size_t)length : LEAST_LENGTH;
-    v->max_size = o.max_size;
+    db->view_length = length ? (size_t)length : LEAST_LENGTH;
+    db->reach = o.max_size;
     do {
-        o.max_size = v->max_size;
-        v->at = ato_mmap_opt(v->length, db->fd, 0, &o);
-        v->max_size /= 4;
+        o.max_size = db->reach;
+        db->view = ato_mmap_opt(db->view_length, db->fd, 0, &o);
+        db->reach /= 4;
         /* EFBIG: other processes have mapped it with a smaller max_size. */
-    } while (v->at == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
-             v->max_size > least);
-    v->max_size = o.max_size > v->length ? o.max_size : v->length;
-    if (v->at == MAP_FAILED)
-        v->at = NULL;
+    } while (db->view == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
+             db->reach > least);
+    db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
+    if (db->view == MAP_FAILED)
+        db->view = NULL;
     else if (!is_first)
-        (void)ato_set_read_policy(v->at, db->policy);
-    if (!v->at || !is_first)
+        (void)ato_set_read_policy(db->view, db->policy);
+    if (!db->view || !is_first)
         return;
-    const struct ato_status status = status_of(v->at, false);
+    const struct ato_status status = status_of(db->view, false);
     db->domain = status.domain;
     db->policy = status.read_policy;
     db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
@@ -194,10 +193,10 @@ int database_map(struct connection *c, enum database_need need)
     if (c->pending.view)
         return 0;
     pthread_mutex_lock(&db->mapping);
-    const bool needed = db->view.at || need != IF_PAIRED || needs_view(db);
-    if (!db->view.at && needed)
+    const bool needed = db->view || need != IF_PAIRED || needs_view(db);
+    if (!db->view && needed)
         map(c, need == TO_WRITE);
-    c->pending.view = db->view.at;
+    c->pending.view = db->view;
     pthread_mutex_unlock(&db->mapping); /* leaves errno */
     return c->pending.view || !needed ? 0 : -1;
 }
@@ -261,16 +260,16 @@ static void renew(const struct connection *self, bool drop_plain)
 {
     struct database *db = self->db;
     /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
-    if (drop_plain && (is_masked(db) || status_of(db->view.at, true).slices_in_reflection))
+    if (drop_plain && (is_masked(db) || status_of(db->view, true).slices_in_reflection))
         return;
     /* With something staged it fails; and it may fail and take the mapping away all the same. */
-    if (ato_munmap(db->view.at, db->view.length, ATO_UNMAP_FAST) < 0 && ato_size(db->view.at) >= 0)
+    if (ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) < 0 && ato_size(db->view) >= 0)
         return;
-    db->view.at = NULL;
+    db->view = NULL;
     if (drop_plain)
         return;
     map(self, false);
-    if (!db->view.at)
+    if (!db->view)
         (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", self->name);
 }
 
@@ -284,11 +283,11 @@ void database_renew(struct connection *self, bool drop_plain)
     /* Connections that are listed from now on wait for db->mapping; none goes. */
     struct connection *first = db->connections;
     database_unlock();
-    if (db->view.at && keep_out(first, self)) {
+    if (db->view && keep_out(first, self)) {
         renew(self, drop_plain);
         for (struct connection *c = first; c; c = c->next) {
-            c->pending.view = db->view.at;
-            c->direct |= drop_plain && !db->view.at;
+            c->pending.view = db->view;
+            c->direct |= drop_plain && !db->view;
         }
         let_in(first, self, NULL);
     }
@@ -299,17 +298,16 @@ void database_renew(struct connection *self, bool drop_plain)
  * SQLite's PENDING lock. A failure is logged. */
 static void unmap(const struct database *db, bool fast, bool is_locked, const char *name)
 {
-    const struct view *v = &db->view;
     const bool makes_plain = db->writable && !fast;
     unsigned char plain[MASK_GUARDED] = {0};
-    if (!v->at)
+    if (!db->view)
         return;
-    if (!db->writable && !fast && status_of(v->at, true).reflection_bytes)
+    if (!db->writable && !fast && status_of(db->view, true).reflection_bytes)
         (void)fault(SQLITE_WARNING,
                     "%s was closed by a process that may not write to it: it is not an ordinary "
                     "file until a process that may write opens and closes it through ato",
                     name);
-    const int r = makes_plain ? mask_refresh(v->at, db->fd, is_locked, plain) : 0;
+    const int r = makes_plain ? mask_refresh(db->view, db->fd, is_locked, plain) : 0;
     if (r < 0)
         fault_ignored("cannot bring the guard up to date of", name);
     /* The guard is out of date, or another connection writes: the file must not be made plain. */
@@ -317,11 +315,11 @@ static void unmap(const struct database *db, bool fast, bool is_locked, const ch
                                         .mode = makes_plain && r == 0 ? ATO_UNMAP_SPATIAL
                                                                       : ATO_UNMAP_FAST,
                                         .guard_plain = *plain ? plain : NULL};
-    if (ato_munmap_opt(v->at, v->length, &o) < 0) {
+    if (ato_munmap_opt(db->view, db->view_length, &o) < 0) {
         fault_ignored("cannot make plain", name);
         /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
          * mapping is gone, and the next process to map the file completes what is left. */
-        (void)ato_munmap(v->at, v->length, ATO_UNMAP_FAST);
+        (void)ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST);
     }
     if (makes_plain && !is_locked)
         (void)mask_lock(db->fd, F_UNLCK);
@@ -350,7 +348,7 @@ void database_close(struct connection *c)
     if (is_last) {
         unmap(db, c->wants.unmap_fast, false, c->name);
         /* A connection that is listed meanwhile maps it as the first one. */
-        db->view.at = NULL;
+        db->view = NULL;
         free(db->reflection_dir);
         db->reflection_dir = NULL;
         db->domain = 0;
@@ -382,9 +380,9 @@ static void leave(struct database *db)
         fast |= c->wants.unmap_fast;
         is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    if (status_of(db->view.at, true).slices_in_reflection <= MOST_AT_EXIT)
+    if (status_of(db->view, true).slices_in_reflection <= MOST_AT_EXIT)
         unmap(db, fast, is_locked, db->connections->name);
-    db->view.at = NULL;
+    db->view = NULL;
     let_in(db->connections, NULL, NULL);
 }
 

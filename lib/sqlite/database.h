@@ -22,13 +22,6 @@
 
 struct connection;
 
-/* A mapping. */
-struct view {
-    void *at;        /* NULL: none */
-    size_t length;   /* for ato_munmap() */
-    size_t max_size; /* bytes that the file may grow to */
-};
-
 struct database {
     struct database *next;
     /* Held by the thread that maps or unmaps it, which may take long: that deploys a file, or waits for another process. Taken after
@@ -37,8 +30,10 @@ struct database {
     dev_t device;
     ino_t inode;
     int fd; /* for writing, if the process may write to the file; -1: of a parent's process */
-    bool writable; /* it may */
-    struct view view;
+    bool writable;      /* it may */
+    void *view;         /* the mapping; NULL: none */
+    size_t view_length; /* for ato_munmap() */
+    size_t reach;       /* bytes that the file may grow to in this view */
     struct connection *connections;
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */

@@ -14,141 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- files in memory ---- */
-
-enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
-
-static struct memory_file *of(sqlite3_file *file)
-{
-    return (struct memory_file *)file;
-}
-
-/* A rollback journal is emptied: the transaction is over. */
-static void end_change(const struct memory_file *f)
-{
-    if (f->c)
-        __atomic_store_n(&f->c->writer, NULL, __ATOMIC_RELAXED);
-}
-
-static void drop(struct memory_file *f)
-{
-    free(f->at);
-    f->at = NULL;
-    f->size = f->room = 0;
-}
-
-static int file_close(sqlite3_file *file)
-{
-    end_change(of(file));
-    drop(of(file));
-    return SQLITE_OK;
-}
-
-static int file_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
-{
-    const struct memory_file *f = of(file);
-    const sqlite3_int64 left = f->size - offset;
-    const size_t there = left >= n ? (size_t)n : left > 0 ? (size_t)left : 0;
-    if (there)
-        memcpy(to, f->at + offset, there);
-    memset((char *)to + there, 0, (size_t)n - there);
-    return there == (size_t)n ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
-}
-
-static int make_room(struct memory_file *f, sqlite3_int64 end)
-{
-    sqlite3_int64 room = f->room ? f->room : FIRST_ROOM;
-    while (room < end)
-        room *= 2;
-    if (room == f->room)
-        return SQLITE_OK;
-    char *at = realloc(f->at, (size_t)room);
-    if (!at)
-        return SQLITE_IOERR_NOMEM;
-    f->at = at;
-    f->room = room;
-    return SQLITE_OK;
-}
-
-static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
-{
-    struct memory_file *f = of(file);
-    const sqlite3_int64 end = offset + n;
-    int r = make_room(f, end); /* first: a header that is not stored begins no transaction */
-    if (r == SQLITE_OK && f->before_write)
-        r = f->before_write(f, from, n, offset);
-    if (r != SQLITE_OK)
-        return r;
-    if (offset > f->size)
-        memset(f->at + f->size, 0, (size_t)(offset - f->size));
-    memcpy(f->at + offset, from, (size_t)n);
-    if (end > f->size)
-        f->size = end;
-    return SQLITE_OK;
-}
-
-/* Some of the memory is kept for the next use. */
-static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
-{
-    struct memory_file *f = of(file);
-    if (!size)
-        end_change(f);
-    if (size < f->size)
-        f->size = size;
-    if (!f->size && f->room > KEPT_ROOM)
-        drop(f);
-    return SQLITE_OK;
-}
-
-static int file_sync(sqlite3_file *file, int flags)
-{
-    (void)file, (void)flags;
-    return SQLITE_OK;
-}
-
-static int file_size(sqlite3_file *file, sqlite3_int64 *size)
-{
-    *size = of(file)->size;
-    return SQLITE_OK;
-}
-
-static int file_control(sqlite3_file *file, int what, void *arg)
-{
-    (void)file, (void)what, (void)arg;
-    return SQLITE_NOTFOUND;
-}
-
-static int file_none(sqlite3_file *file)
-{
-    (void)file;
-    return 0;
-}
-
-/* SQLite locks no journal. */
-const sqlite3_io_methods memory_file_methods = {
-    .iVersion = 1,
-    .xClose = file_close,
-    .xRead = file_read,
-    .xWrite = file_write,
-    .xTruncate = file_truncate,
-    .xSync = file_sync,
-    .xFileSize = file_size,
-    .xFileControl = file_control,
-    .xSectorSize = file_none,
-    .xDeviceCharacteristics = file_none,
-};
-
-/* Opens an empty file. */
-static void memory_file_open(sqlite3_file *file, const char *name, struct connection *c,
-                             int (*before_write)(const struct memory_file *, const void *, int,
-                                                 sqlite3_int64))
-{
-    *(struct memory_file *)file = (struct memory_file){.as_file.pMethods = &memory_file_methods,
-                                                       .name = name,
-                                                       .c = c,
-                                                       .before_write = before_write};
-}
-
 /* ---- rollback journals ---- */
 
 static const char ending[] = "-journal";
@@ -221,10 +86,9 @@ enum { HEADER = 28 };
 
 /* The header begins with zeros, and is all zeros at the end of a transaction. With synchronous=OFF it begins with other bytes:
  * SQLite commits such a database by itself. */
-static int write_header(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset)
+static int write_header(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
     static const char zeros[HEADER];
-    struct connection *c = f->c;
     if (offset || n < HEADER || !c->user)
         return SQLITE_OK;
     const bool begins = *(const char *)from == 0 && memcmp(from, zeros, HEADER) != 0;
@@ -235,39 +99,6 @@ static int write_header(const struct memory_file *f, const void *from, int n, sq
     if (r == SQLITE_OK)
         __atomic_store_n(&c->writer, user, __ATOMIC_RELAXED);
     return r;
-}
-
-int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
-                          int *out_flags)
-{
-    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
-    struct connection *c =
-        flags & SQLITE_OPEN_READWRITE ? database_find(writes_journal, name) : NULL;
-    if (c) {
-        /* A journal that is opened without CREATE was left on the disk by another process. */
-        c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
-        c->plays_back = !c->journaled;
-    }
-    if (!c || c->plays_back)
-        return below->xOpen(below, name, file, flags, out_flags);
-    if (out_flags)
-        *out_flags = flags;
-    const int r = delete_left(below, name);
-    if (r == SQLITE_OK)
-        memory_file_open(file, name, c, write_header);
-    return r;
-}
-
-int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
-{
-    struct connection *c = database_find(writes_journal, name);
-    const bool in_memory = c && c->journaled;
-    if (c)
-        c->plays_back = c->journaled = false;
-    /* The transaction of a journal in memory is committed or rolled back by now. */
-    if (in_memory)
-        return SQLITE_OK;
-    return below->xDelete(below, name, sync);
 }
 
 /* ---- super-journals ---- */
@@ -347,17 +178,16 @@ static bool has_file(const char *journal)
 /* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:
  * otherwise the first database that is rolled back would delete the super-journal, and the next one would take the transaction
  * for committed. (Bytes that are no name come from a shim that simulates crashes.) */
-static int before_write(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset)
+static int write_name(const char *super, const void *from, int n)
 {
     const char *journal = from;
-    (void)offset;
     if (n < (int)sizeof(ending) ||
         memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
         return SQLITE_OK;
     struct connection *c = database_find(writes_journal, journal);
     if (c && connection_journals_in_memory(c)) {
         super_give_up(c->super);
-        set_super(c, strdup(f->name));
+        set_super(c, strdup(super));
         return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
     }
     /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
@@ -380,14 +210,177 @@ static bool is_on_disk(const char *name)
     return c && (c->wants.journal_file || c->plays_back);
 }
 
+/* ---- files in memory ---- */
+
+enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
+
+static struct memory_file *of(sqlite3_file *file)
+{
+    return (struct memory_file *)file;
+}
+
+/* A rollback journal is emptied: the transaction is over. */
+static void end_change(const struct memory_file *f)
+{
+    if (f->c)
+        __atomic_store_n(&f->c->writer, NULL, __ATOMIC_RELAXED);
+}
+
+static void drop(struct memory_file *f)
+{
+    free(f->at);
+    f->at = NULL;
+    f->size = f->room = 0;
+}
+
+static int file_close(sqlite3_file *file)
+{
+    end_change(of(file));
+    drop(of(file));
+    return SQLITE_OK;
+}
+
+static int file_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
+{
+    const struct memory_file *f = of(file);
+    const sqlite3_int64 left = f->size - offset;
+    const size_t there = left >= n ? (size_t)n : left > 0 ? (size_t)left : 0;
+    if (there)
+        memcpy(to, f->at + offset, there);
+    memset((char *)to + there, 0, (size_t)n - there);
+    return there == (size_t)n ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
+}
+
+static int make_room(struct memory_file *f, sqlite3_int64 end)
+{
+    sqlite3_int64 room = f->room ? f->room : FIRST_ROOM;
+    while (room < end)
+        room *= 2;
+    if (room == f->room)
+        return SQLITE_OK;
+    char *at = realloc(f->at, (size_t)room);
+    if (!at)
+        return SQLITE_IOERR_NOMEM;
+    f->at = at;
+    f->room = room;
+    return SQLITE_OK;
+}
+
+static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
+{
+    struct memory_file *f = of(file);
+    const sqlite3_int64 end = offset + n;
+    int r = make_room(f, end); /* first: a header that is not stored begins no transaction */
+    if (r == SQLITE_OK)
+        r = f->c ? write_header(f->c, from, n, offset) : write_name(f->name, from, n);
+    if (r != SQLITE_OK)
+        return r;
+    if (offset > f->size)
+        memset(f->at + f->size, 0, (size_t)(offset - f->size));
+    memcpy(f->at + offset, from, (size_t)n);
+    if (end > f->size)
+        f->size = end;
+    return SQLITE_OK;
+}
+
+/* Some of the memory is kept for the next use. */
+static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    struct memory_file *f = of(file);
+    if (!size)
+        end_change(f);
+    if (size < f->size)
+        f->size = size;
+    if (!f->size && f->room > KEPT_ROOM)
+        drop(f);
+    return SQLITE_OK;
+}
+
+static int file_sync(sqlite3_file *file, int flags)
+{
+    (void)file, (void)flags;
+    return SQLITE_OK;
+}
+
+static int file_size(sqlite3_file *file, sqlite3_int64 *size)
+{
+    *size = of(file)->size;
+    return SQLITE_OK;
+}
+
+static int file_control(sqlite3_file *file, int what, void *arg)
+{
+    (void)file, (void)what, (void)arg;
+    return SQLITE_NOTFOUND;
+}
+
+static int file_none(sqlite3_file *file)
+{
+    (void)file;
+    return 0;
+}
+
+/* SQLite locks no journal. */
+const sqlite3_io_methods memory_file_methods = {
+    .iVersion = 1,
+    .xClose = file_close,
+    .xRead = file_read,
+    .xWrite = file_write,
+    .xTruncate = file_truncate,
+    .xSync = file_sync,
+    .xFileSize = file_size,
+    .xFileControl = file_control,
+    .xSectorSize = file_none,
+    .xDeviceCharacteristics = file_none,
+};
+
+/* Opens an empty file. c: of a rollback journal, else NULL. */
+static int memory_file_open(sqlite3_file *file, const char *name, struct connection *c, int flags,
+                            int *out_flags)
+{
+    *(struct memory_file *)file =
+        (struct memory_file){.as_file.pMethods = &memory_file_methods, .name = name, .c = c};
+    if (out_flags)
+        *out_flags = flags;
+    return SQLITE_OK;
+}
+
+/* ---- xOpen and xDelete ---- */
+
+int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
+                          int *out_flags)
+{
+    /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
+    struct connection *c =
+        flags & SQLITE_OPEN_READWRITE ? database_find(writes_journal, name) : NULL;
+    if (c) {
+        /* A journal that is opened without CREATE was left on the disk by another process. */
+        c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
+        c->plays_back = !c->journaled;
+    }
+    if (!c || c->plays_back)
+        return below->xOpen(below, name, file, flags, out_flags);
+    const int r = delete_left(below, name);
+    return r == SQLITE_OK ? memory_file_open(file, name, c, flags, out_flags) : r;
+}
+
+int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
+{
+    struct connection *c = database_find(writes_journal, name);
+    const bool in_memory = c && c->journaled;
+    if (c)
+        c->plays_back = c->journaled = false;
+    /* The transaction of a journal in memory is committed or rolled back by now. */
+    if (in_memory)
+        return SQLITE_OK;
+    return below->xDelete(below, name, sync);
+}
+
 int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags)
 {
     const bool is_new = flags & SQLITE_OPEN_CREATE;
     if (is_new ? is_on_disk(name) : !super_exists(name))
         return below->xOpen(below, name, file, flags, out_flags);
-    if (out_flags)
-        *out_flags = flags;
-    memory_file_open(file, name, NULL, is_new ? before_write : NULL);
     super_give_up(name); /* SQLite reads one only to find out whether a rollback needs it */
-    return SQLITE_OK;
+    return memory_file_open(file, name, NULL, flags, out_flags);
 }

@@ -44,8 +44,6 @@ struct memory_file {
     sqlite3_int64 size, room;
     const char *name;     /* SQLite's, which stays until the file is closed */
     struct connection *c; /* of a rollback journal; else NULL */
-    /* Called before each write, which fails with its result. NULL: nothing is. */
-    int (*before_write)(const struct memory_file *f, const void *from, int n, sqlite3_int64 offset);
 };
 
 extern const sqlite3_io_methods memory_file_methods;
