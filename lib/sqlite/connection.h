@@ -44,7 +44,9 @@ struct connection {
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     bool writable;
-    bool checkpoint;  /* a checkpoint is under way */
+    bool checkpoint; /* a checkpoint is under way */
+    /* A checkpoint ended; since then no lock was given back and nothing was committed. */
+    bool checkpointed;
     bool journaled;   /* a rollback journal is open in memory */
     bool plays_back;  /* a rollback journal is open that another process left on the disk */
     bool refused;     /* could not be prepared: what is staged must not be committed */

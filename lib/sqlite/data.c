@@ -66,12 +66,6 @@ static int check_length(struct connection *c)
 
 /* ---- which VFS ---- */
 
-/* Returns whether the file has to be complete, without its reflection, after each transaction. */
-static bool is_eager(const struct connection *c)
-{
-    return c->pending.view && c->db->policy == ATO_READ_EAGER;
-}
-
 /* Makes the connection direct: deploys the database and takes its mask off. The caller has RESERVED or mask_lock(). Returns
  * 0; -1 with errno and ato_errormsg(). */
 static int direct_go(struct connection *c)
@@ -84,7 +78,7 @@ static int direct_go(struct connection *c)
 
 void direct_leave(struct connection *c)
 {
-    if ((c->becomes_wal || is_eager(c)) && direct_go(c) < 0)
+    if ((c->becomes_wal || c->db->policy == ATO_READ_EAGER) && direct_go(c) < 0)
         fault_ignored("other programs still refuse the database, for the mask cannot be taken off",
                       c->name);
 }
@@ -158,8 +152,10 @@ static int look_at_header(struct connection *c)
     const bool left = !is_masked && !c->db->whole;
     c->direct = !is_masked && !left;
     mask_uncover(header);
-    const bool stages_none = c->wants.journal_file || mask_is_wal(header);
-    const bool unmasks = left || (is_masked && (stages_none || is_eager(c)));
+    /* Read eagerly, the file has to be complete after each transaction. */
+    const bool is_complete =
+        c->wants.journal_file || mask_is_wal(header) || c->db->policy == ATO_READ_EAGER;
+    const bool unmasks = left || (is_masked && is_complete);
     if (c->db->writable && unmasks)
         r = unmask(c);
     else if (is_masked && mask_is_wal(header))
@@ -329,10 +325,10 @@ int data_resize(struct connection *c, sqlite3_int64 size)
 {
     if (c->chunk)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
-    /* No transaction begins with a truncation. That of a checkpoint at the last close comes with EXCLUSIVE, after the checkpoint. */
-    const bool is_staged = stages(c) && (c->pending.tx || !c->direct);
+    /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
+    const bool is_staged = stages(c) && (c->pending.tx || !c->checkpointed);
     /* The commit has cut it already. */
-    if (is_staged && !c->pending.tx && size == length_of_view(c))
+    if (is_staged && !c->pending.tx && !c->direct && size == length_of_view(c))
         return SQLITE_OK;
     int r = begin_to_change(c, is_staged, SQLITE_IOERR_TRUNCATE);
     if (r == SQLITE_OK && !is_staged)

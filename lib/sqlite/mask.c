@@ -42,14 +42,15 @@ bool mask_is_on(const void *header)
     return begins_with(header, MASKED) || begins_with(header, MASKED_WAL);
 }
 
-bool mask_is_plain(const void *header)
+/* Returns whether this is the header of a database, without a mask. */
+static bool is_plain(const void *header)
 {
     return begins_with(header, PLAIN);
 }
 
 bool mask_is_wal(const void *header)
 {
-    return mask_is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
+    return is_plain(header) && ((const unsigned char *)header)[VERSIONS + 1] == 2;
 }
 
 static uint32_t number_at(const void *at)
@@ -62,7 +63,7 @@ static uint32_t number_at(const void *at)
 off_t mask_length(const void *header)
 {
     const unsigned char *h = header;
-    const bool says = mask_is_plain(h) && memcmp(h + COUNTER, h + VALID_FOR, 4) == 0;
+    const bool says = is_plain(h) && memcmp(h + COUNTER, h + VALID_FOR, 4) == 0;
     const int page = h[PAGE_SIZE] << 8 | h[PAGE_SIZE + 1];
     return says ? (off_t)number_at(h + PAGES) * (page == 1 ? 65536 : page) : 0;
 }
@@ -75,7 +76,7 @@ static bool counter_is_masked(const unsigned char *h)
 void mask_cover(void *header)
 {
     unsigned char *h = header;
-    if (!mask_is_plain(h))
+    if (!is_plain(h))
         return;
     const bool is_wal = h[VERSIONS] == 2 && h[VERSIONS + 1] == 2;
     h[FRACTION] = is_wal ? MASKED_WAL : MASKED;
@@ -134,7 +135,7 @@ static void prepare(unsigned char h[2][MASK_HEADER])
 
 void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
 {
-    if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !mask_is_plain(h[0]) || mask_is_wal(h[0]))
+    if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !is_plain(h[0]) || mask_is_wal(h[0]))
         return;
     prepare(h);
     o->guard_offset = AT;
@@ -179,7 +180,7 @@ int mask_put_on(char *view)
         return r;
     if (mask_is_on(h[0]))
         return mask_counter(view, h[0]);
-    if (!mask_is_plain(h[0]))
+    if (!is_plain(h[0]))
         return 1;
     prepare(h);
     if (mask_set_plain(view, h[0]) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
@@ -200,7 +201,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
     unsigned char h[MASK_HEADER];
     struct ato_status st = {.struct_size = sizeof(st)};
     struct stat file;
-    if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && mask_is_plain(h))
+    if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && is_plain(h))
         return 0;
     if (ato_stat(view, &st) < 0)
         return -1;

@@ -55,9 +55,6 @@ enum { MASK_HEADER = 96, MASK_GUARDED = 7 };
 /* Returns whether a file that begins with these MASK_HEADER bytes is masked. */
 bool mask_is_on(const void *header);
 
-/* Returns whether this is the header of a database, without a mask. */
-bool mask_is_plain(const void *header);
-
 /* Returns whether a plain header says that the database is in WAL mode. */
 bool mask_is_wal(const void *header);
 

@@ -89,6 +89,7 @@ static int sync_staged(struct connection *c, const char *super)
 {
     if (!connection_journals_in_memory(c))
         return SQLITE_OK;
+    c->checkpointed = false;
     if (super) {
         if (c->pending.tx && complete(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
@@ -161,6 +162,7 @@ static int connection_lock(sqlite3_file *file, int level)
 static int connection_unlock(sqlite3_file *file, int level)
 {
     struct connection *c = enter(file);
+    c->checkpointed = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
         abandon(c);
@@ -271,6 +273,7 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
+        c->checkpointed = !c->checkpoint;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return data_expect(c, *(sqlite3_int64 *)arg);
