@@ -66,13 +66,11 @@ static int try_spans(struct page_set *h, const struct page_span *spans, unsigned
         *page = spans[i].first;
         if (last && last->file == *file && *page <= last->page)
             *page = last->page + 1;
-        for (; *page <= spans[i].last && r == 0; (*page)++)
-            r = page_set_take(h, *file, *page, *page * PAGE_BYTES + 1, &patience);
-        if (r != 0)
-            (*page)--;
-    }
-    for (unsigned i = 0; i < n && r == 0; i++) {
-        *file = spans[i].file;
+        for (; *page <= spans[i].last; (*page)++) {
+            r = page_set_take(h, *file, *page, &patience);
+            if (r != 0)
+                return r;
+        }
         r = reservation_within(*file, spans[i].end);
     }
     return r;

@@ -25,13 +25,13 @@ static inline int page_set_take_at(struct page_set *h, struct file *f, uint64_t 
     return load_page(f, page, s);
 }
 
-/* The same, by the page's number alone. */
-static inline int page_set_take(struct page_set *h, struct file *f, uint64_t page, uint64_t end,
+/* The same, by the page's number alone; the file reaches into the page. */
+static inline int page_set_take(struct page_set *h, struct file *f, uint64_t page,
                                 const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     const struct homes homes = file_homes(f, page);
-    return s ? page_set_take_at(h, f, page, s, &homes, end, patience) : -1;
+    return s ? page_set_take_at(h, f, page, s, &homes, page * PAGE_BYTES + 1, patience) : -1;
 }
 
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
