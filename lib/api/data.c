@@ -12,8 +12,8 @@
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
-#include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/report.h"
 
@@ -102,7 +102,7 @@ static int write_ranges(struct writes *w, unsigned flags)
     int result = 0;
     /* Before the pages: the mappings cannot be unmapped from then on. */
     for (unsigned i = 0; i < w->n && result == 0; i++)
-        result = parts_add(t, w->each[i].to.m, true) ? 0 : -1;
+        result = claim_part(t, w->each[i].to.m, true) ? 0 : -1;
     if (result == 0)
         result = page_set_reserve(&t->set, w->spans, w->nspans);
     for (unsigned i = 0; i < w->n && result == 0; i++)

@@ -22,7 +22,6 @@
 #include "lib/transaction/again.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
-#include "lib/transaction/parts.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
 #include "lib/transaction/tx.h"
@@ -185,7 +184,7 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    return s->m ? range_check(s, addr, n, parts_size(t, s->m->file)) : 0;
+    return s->m ? range_check(s, addr, n, claim_size(t, s->m->file)) : 0;
 }
 
 static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *src, size_t n,
@@ -207,13 +206,13 @@ static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *s
     CALL_ON(from_call, from->m);
     const uint64_t pages = t->set.n, notes = t->notes.n;
     const unsigned parts = t->nparts;
-    int r = from->m && !parts_add(t, from->m, false) ? -1 : 0;
+    int r = from->m && !claim_part(t, from->m, false) ? -1 : 0;
     if (r == 0)
         r = to->m ? staging_write(t, &w, flags) : staging_read(t, from->m, from->offset, dst, n);
     if (r < 0) {
         page_set_release_from(&t->set, pages);
         notes_give_back(&t->notes, notes);
-        parts_drop(t, parts);
+        claim_drop_parts(t, parts);
         return -1;
     }
     if (to->m)
@@ -287,7 +286,7 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
     const unsigned parts = t->nparts;
     int r = m ? resize(t, m, size) : -1;
     if (r < 0)
-        parts_drop(t, parts);
+        claim_drop_parts(t, parts);
     leave(t);
     return r;
 }

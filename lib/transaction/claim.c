@@ -1,9 +1,64 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/claim.h"
 
+#include "lib/commit/journals.h"
+#include "lib/transaction/again.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+/* ---- mappings ---- */
+
+static int more_parts(struct tx *t)
+{
+    unsigned room = t->parts_room ? t->parts_room * 2 : 4;
+    struct part *parts = realloc(t->parts, room * sizeof(*parts));
+    if (!parts)
+        return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
+    t->parts = parts;
+    t->parts_room = room;
+    return 0;
+}
+
+const struct part *claim_first_written(const struct tx *t)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].written)
+            return &t->parts[i];
+    return NULL;
+}
+
+struct part *claim_part(struct tx *t, struct mapping *m, bool to_write)
+{
+    struct part *part = NULL;
+    for (unsigned i = 0; i < t->nparts && !part; i++)
+        part = t->parts[i].mapping == m ? &t->parts[i] : NULL;
+    if (part && part->written)
+        return part;
+    const struct part *written = to_write ? claim_first_written(t) : NULL;
+    /* All files that a transaction writes to are alike, so comparing with one suffices. */
+    if (written && journals_alike(written->mapping->file, m->file) < 0)
+        return NULL;
+    if (part)
+        return part;
+    if (t->nparts == t->parts_room && more_parts(t) < 0)
+        return NULL;
+    again_let_first(t, m->file);
+    count_open(m, 1);
+    t->parts[t->nparts] = (struct part){.mapping = m};
+    return &t->parts[t->nparts++];
+}
+
+void claim_drop_parts(struct tx *t, unsigned n)
+{
+    /* A release, so that all that was done through the mapping comes before the count. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    while (t->nparts > n)
+        count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
+}
+
+/* ---- pages ---- */
 
 int claim_make_room(struct tx *t, uint64_t more)
 {
@@ -33,7 +88,7 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
         if (!claim_find(t, f, page)) {
             struct page_state *s = shared_state(&f->shared, page);
             const struct homes homes = file_homes(f, page);
-            r = s ? claim_take(t, f, page, s, &homes, parts_sizing(t, f)) : -1;
+            r = s ? claim_take(t, f, page, s, &homes, claim_sizing(t, f)) : -1;
         }
     return r == 0 ? file_check(f) : r;
 }

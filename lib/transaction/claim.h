@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which pages a transaction holds: it reserves them, finds them again, stores to them, and gives them back if a call fails. A
- * function that fails may have reserved some: the caller of the call gives these back.
+ * What a transaction has: its mappings, and the pages that it holds. It reserves them, finds them again, stores to them, and
+ * gives them back if a call fails. A function that fails may have reserved some: the caller of the call gives these back.
  */
 #ifndef ATO_LIB_TRANSACTION_CLAIM_H
 #define ATO_LIB_TRANSACTION_CLAIM_H
@@ -9,7 +9,36 @@
 #include "lib/commit/store.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
-#include "lib/transaction/parts.h"
+
+/* ---- mappings: one part each ---- */
+
+/* Returns the part of a mapping, which is made if necessary: the mapping cannot be unmapped from then on. NULL with ENOMEM; or, if
+ * `to_write`, with EXDEV: the file cannot be in one commit with the others. */
+struct part *claim_part(struct tx *t, struct mapping *m, bool to_write);
+
+/* Returns a part that the transaction has written to; NULL if it has only read. */
+const struct part *claim_first_written(const struct tx *t);
+
+/* Removes the parts from the n-th on, since the call for which they were made has failed. */
+void claim_drop_parts(struct tx *t, unsigned n);
+
+/* Returns the part that speaks for a file, if it changes the file's size; else NULL. */
+static inline const struct part *claim_sizing(const struct tx *t, const struct file *f)
+{
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (t->parts[i].sized && t->parts[i].mapping->file == f)
+            return &t->parts[i];
+    return NULL;
+}
+
+/* Returns the file's size as the transaction sees it. */
+static inline uint64_t claim_size(const struct tx *t, const struct file *f)
+{
+    const struct part *part = claim_sizing(t, f);
+    return part ? part->size : file_size(f);
+}
+
+/* ---- pages ---- */
 
 /* Returns the page of the transaction with that state (which may be NULL); NULL if it has not. */
 static inline struct held_page *claim_find_at(struct tx *t, const struct page_state *s)

@@ -5,7 +5,6 @@
 #include "lib/page/page_set_reserve.h"
 #include "lib/read/read.h"
 #include "lib/transaction/claim.h"
-#include "lib/transaction/parts.h"
 #include "lib/transaction/tx.h"
 
 #include <pthread.h>
@@ -32,7 +31,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
     int r;
     do {
         uint64_t before = t->set.n;
-        r = parts_add(t, m, true) ? 0 : -1;
+        r = claim_part(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
             r = staging_ready(t, &writes[i]);
         if (r == 0) {
@@ -41,7 +40,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
         }
         page_set_release_from(&t->set, before);
         if (!before)
-            parts_drop(t, 0);
+            claim_drop_parts(t, 0);
         if (r > 0) {
             const uint64_t blocked = t->blocked; /* others write it when the lock is free */
             pthread_mutex_unlock(&m->epoch_lock);

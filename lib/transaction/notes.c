@@ -7,7 +7,6 @@
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
 #include "lib/transaction/claim.h"
-#include "lib/transaction/parts.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -152,7 +151,7 @@ static bool is_behind(const struct note *at, uint64_t end, struct tx *const *wit
     unsigned i = 0;
     if (at->page * PAGE_BYTES < end)
         return false;
-    while (i < n && !parts_sizing(with[i], at->file))
+    while (i < n && !claim_sizing(with[i], at->file))
         i++;
     return i == n;
 }

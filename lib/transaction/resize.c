@@ -9,7 +9,6 @@
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
 #include "lib/transaction/claim.h"
-#include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
@@ -266,7 +265,7 @@ int resize(struct tx *t, struct mapping *m, off_t to)
     const uint64_t size = (uint64_t)to, before = t->set.n;
     if (to < 0)
         return report_error(EINVAL, "%lld bytes is not a valid size", (long long)to);
-    struct part *own = parts_add(t, m, true), *part = t->parts;
+    struct part *own = claim_part(t, m, true), *part = t->parts;
     if (!own)
         return -1;
     while (part->mapping->file != m->file) /* becomes the one that speaks for the file */

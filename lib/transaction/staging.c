@@ -8,8 +8,8 @@
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
+#include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
-#include "lib/transaction/parts.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
  * the transaction itself changes the size, the caller has checked that already. */
 static int check_end(const struct tx *t, struct file *f, uint64_t end)
 {
-    return parts_sizing(t, f) ? 0 : reservation_reaches(f, end);
+    return claim_sizing(t, f) ? 0 : reservation_reaches(f, end);
 }
 
 /* ---- reading ---- */
@@ -67,7 +67,7 @@ static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t
     *from = end;
     if (t->first && !(t->flags & ATO_TX_READ_COMMITTED))
         *from = offset;
-    else if (parts_sizing(t, f) && end > size)
+    else if (claim_sizing(t, f) && end > size)
         *from = offset > size ? offset : size;
     return *from < end ? claim_range(t, f, *from / PAGE_BYTES, (end - 1) / PAGE_BYTES) : 0;
 }
@@ -123,7 +123,7 @@ static int write_memory(struct tx *t, const struct staging_write *w, unsigned fl
         struct page_state *s = shared_state(&f->shared, page);
         const struct homes homes = file_homes(f, page);
         return s ? staging_write_page(t, f, w->to.offset, s, &homes, (unsigned)w->n, w->bytes,
-                                      flags, parts_sizing(t, f))
+                                      flags, claim_sizing(t, f))
                  : -1;
     }
     queue_drain(t);
@@ -150,7 +150,7 @@ static int write_copy(struct tx *t, const struct staging_write *w, unsigned flag
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
     struct mapping *m = w->to.m;
-    struct part *part = parts_add(t, m, true);
+    struct part *part = claim_part(t, m, true);
     if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
         return -1;
     part->written = true;

@@ -2,7 +2,7 @@
 /*
  * The reads and writes of a transaction, and what makes its pages ready for the commit.
  *
- * A call first reserves the pages that it touches and does not have yet (in the order of its addresses: waits.h
+ * A call first reserves the pages that it touches and does not have yet (in the order of its addresses: claim.h
  * says why that may fail), then allocates space, and only then stores. So if a call fails, no pending slice is overwritten, and
  * the transaction is as it was when its caller has given back the pages and notes that it made.
  *

@@ -7,7 +7,6 @@
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
-#include "lib/transaction/parts.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
@@ -37,7 +36,7 @@ static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
 {
     int r = 0;
     /* One that only reads needs no check: all that it has read was valid at its last read. */
-    if (n == 1 && !(t[0]->notes.n && parts_first_written(t[0])))
+    if (n == 1 && !(t[0]->notes.n && claim_first_written(t[0])))
         return commit_run(flip);
     for (unsigned i = 0; i < n; i++)
         notes_mark_commit(t[i], true);
@@ -133,7 +132,7 @@ void tx_empty(struct tx *t)
         h->pages = h->small;
         h->room = PAGE_SET_SMALL;
     }
-    parts_drop(t, 0);
+    claim_drop_parts(t, 0);
 }
 
 void tx_unmake(struct tx *t)
