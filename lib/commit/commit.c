@@ -94,21 +94,6 @@ static int store_sizes(const struct commit *c)
 
 /* ---- showing ---- */
 
-static void unmark_sizes(const struct commit *c)
-{
-    for (unsigned i = 0; i < c->nparts; i++) {
-        struct part *part = &c->parts[i];
-        struct file *f = part->mapping->file;
-        if (!part->resizes)
-            continue;
-        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
-        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
-        f->pairing.size = part->size;
-        page_turn_mark(&f->shared.header->sizing);
-        part->resizes = false;
-    }
-}
-
 /* Makes the flips of all pages, and the sizes, visible in memory: at one moment for readers, since every page
  * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
  * they are durable by now. If the process is killed meanwhile, the marks stay, and nobody reads these pages, until another
@@ -133,7 +118,17 @@ static void show_all(struct commit *c)
         if (at->pending)
             page_set_bitmap(at->state, commit_new_bitmap(at));
     }
-    unmark_sizes(c);
+    for (unsigned i = 0; i < c->nparts; i++) {
+        struct part *part = &c->parts[i];
+        struct file *f = part->mapping->file;
+        if (!part->resizes)
+            continue;
+        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
+        __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
+        f->pairing.size = part->size;
+        page_turn_mark(&f->shared.header->sizing);
+        part->resizes = false;
+    }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         if (!at->pending)
@@ -144,30 +139,13 @@ static void show_all(struct commit *c)
     }
 }
 
-/* ---- one size ---- */
-
-/* Commits the new size of one file, without pages. */
-static int resize_one(struct commit *c, struct part *part)
-{
-    struct file *f = part->mapping->file;
-    if (store_sizes(c) < 0)
-        return file_in_doubt(f, "a new size");
-    /* persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
-     * becomes visible. persist-order S2 (reader: clear_words in length.c): a smaller one is durable before
-     * the words behind the end are cleared. */
-    persist_fence(&f->persist);
-    show_all(c);
-    return 0;
-}
-
-/* ---- several ---- */
+/* ---- the commit ---- */
 
 /* What a commit consists of. */
 struct sum {
-    uint64_t pages, sizes;
-    struct held_page *one; /* one of the pages */
-    struct part *first;    /* of the files that change, by `next` */
-    unsigned files;        /* in that list */
+    uint64_t words;     /* pages and sizes */
+    struct part *first; /* of the files that change, by `next` */
+    unsigned files;     /* in that list */
     bool no_rtm, rtm_only;
 };
 
@@ -188,12 +166,11 @@ static void sum_up(struct commit *c, struct sum *sum)
         part = part_of(c, at->file, part);
         part->pages++;
         part->slices += bitmap_count(at->pending);
-        sum->pages++;
-        sum->one = at;
+        sum->words++;
     }
     for (unsigned i = 0; i < c->nparts; i++) {
         part = &c->parts[i];
-        sum->sizes += part->resizes;
+        sum->words += part->resizes;
         if (!part->pages && !part->resizes)
             continue;
         part->index = sum->files++;
@@ -212,9 +189,9 @@ static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
 static int commit_rtm(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
-    uint64_t words = sum->pages + sum->sizes, n = 0;
+    uint64_t n = 0;
     /* Without a lane, a process that finds the words of one file after a kill could not tell that there are others. */
-    if (sum->files > 1 || !may_use_rtm(p, sum->no_rtm, words))
+    if (sum->files > 1 || !may_use_rtm(p, sum->no_rtm, sum->words))
         return 0;
     struct persist_flip flips[PERSIST_RTM_MAX];
     for (uint64_t i = 0; i < c->set->n; i++) {
@@ -245,7 +222,7 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
 {
     struct part *part = NULL;
     journal_begin(w, lane->journal, &sum->first->mapping->file->persist, lane->lane, sum->files,
-                  sum->pages + sum->sizes);
+                  sum->words);
     for (part = sum->first; part; part = part->next) {
         const struct journal_file name = pairing_in_journals(&part->mapping->file->pairing);
         journal_name(w, &name);
@@ -262,40 +239,49 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
             journal_add(w, c->parts[i].index, JOURNAL_SIZE, manifest_encode_size(c->parts[i].size));
 }
 
-static int commit_journal(struct commit *c, const struct sum *sum)
+/* Stores all words: one by itself, several by a lane. */
+static int commit_words(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
     struct journal_lane lane = c->set->lane;
-    uint64_t words = sum->pages + sum->sizes;
+    const bool several = sum->words > 1;
     struct journal_writer w;
-    c->set->lane.journal = NULL; /* the commit gives it back */
-    if (!lane.journal && journals_take_lane(sum->first, words, &lane) < 0)
-        return -1;
-    begin_lane(&w, c, sum, &lane);
-    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) are durable before the commit line that makes them
-     * count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
+    if (several) {
+        c->set->lane.journal = NULL; /* the commit gives it back */
+        if (!lane.journal && journals_take_lane(sum->first, sum->words, &lane) < 0)
+            return -1;
+        begin_lane(&w, c, sum, &lane);
+    }
+    /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) are durable before the commit line, or the only word,
+     * that makes them count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
-    if (journals_step(&lane, journal_commit, &w) < 0 || store_words(c->set) < 0 ||
+    if ((several && journals_step(&lane, journal_commit, &w) < 0) || store_words(c->set) < 0 ||
         store_sizes(c) < 0)
         goto doubt;
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
-     * could leave some of them stored, and no lane to store the rest from. Also W2, G4, S2. */
+     * could leave some of them stored, and no lane to store the rest from. Also W2.
+     * persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
+     * becomes visible. persist-order S2 (reader: clear_words in length.c): a smaller one is durable before
+     * the words behind the end are cleared. */
     persist_fence(p);
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
      * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
      * as committed, or marked. */
     show_all(c);
+    if (!several)
+        return 0;
     if (journals_step(&lane, journal_retire, &w) < 0)
         goto doubt;
     journals_give_lane(&lane, false);
     count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sum->files * sizeof(struct journal_file) +
-              words * sizeof(struct journal_word) + 8);
+              sum->words * sizeof(struct journal_word) + 8);
     return 0;
 doubt:
     for (struct part *part = sum->first; part; part = part->next)
         (void)file_in_doubt(part->mapping->file, "a commit");
-    journals_give_lane(&lane, true);
+    if (several)
+        journals_give_lane(&lane, true);
     return -1;
 }
 
@@ -313,19 +299,16 @@ static int commit(struct commit *c, const struct sum *sum)
     for (const struct part *part = sum->first->next; part; part = part->next)
         if (journals_alike(sum->first->mapping->file, part->mapping->file) < 0)
             return -1;
-    if (sum->pages == 1 && sum->sizes == 0)
-        return commit_one(sum->first->mapping, sum->one, (unsigned)sum->first->slices);
-    if (sum->pages == 0 && sum->sizes == 1)
-        return resize_one(c, sum->first);
+    const bool one = sum->words == 1;
     enum counter path = COUNT_COMMITS_RTM;
-    int r = commit_rtm(c, sum);
-    if (r == 0 && sum->rtm_only)
-        return report_error(EOPNOTSUPP, "no hardware transaction for %llu pages of %s",
-                            (unsigned long long)sum->pages,
+    int r = one ? 0 : commit_rtm(c, sum);
+    if (r == 0 && !one && sum->rtm_only)
+        return report_error(EOPNOTSUPP, "no hardware transaction for %llu words of %s",
+                            (unsigned long long)sum->words,
                             sum->first->mapping->file->pairing.path);
     if (r == 0) {
-        path = COUNT_COMMITS_JOURNAL;
-        r = commit_journal(c, sum);
+        path = one ? COUNT_COMMITS_SINGLE : COUNT_COMMITS_JOURNAL;
+        r = commit_words(c, sum);
     }
     if (r < 0)
         return -1;
@@ -353,7 +336,7 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     struct commit c = {.set = h, .parts = &part, .nparts = 1};
     struct sum sum;
     sum_up(&c, &sum);
-    if (sum.pages == 0)
+    if (sum.words == 0)
         return 0;
     const struct persist *p = &m->file->persist;
     persist_fence(p); /* W1 */

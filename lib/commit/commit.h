@@ -3,7 +3,7 @@
  * The commit: makes the pending slices of all held pages valid, and new sizes of their files, in one step.
  *
  * Three ways (all end in the same state):
- *   one word   its 8-byte store
+ *   one word   its 8-byte store, of a page or a size
  *   RTM        all words in one hardware transaction, where what is visible is durable
  *   journal    a redo lane names all words; it is durable before the first of them changes
  */
@@ -99,30 +99,27 @@ static inline void commit_show_one(struct held_page *at, bool changed)
 }
 
 /* commit_run() for one page, whose pending mask is not empty. Inline, as store.h is. */
-static inline int commit_one(struct mapping *m, struct held_page *at, unsigned slices)
+static inline int commit_page(struct mapping *m, struct held_page *at, unsigned slices)
 {
+    const struct tally under_way = under_way_begin(at->file);
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
     uint64_t value = commit_new_bitmap(at);
+    int r = 0;
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
     persist_store_word(p, at->homes.word, value);
-    if (file_flush_word(at->file, at->homes.word) < 0)
-        return file_in_doubt(at->file, "a commit");
-    /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
-     * released and the homes that it made invalid may be stored to. I3. */
-    persist_fence(p);
-    seam_point(SEAM_DURABLE, s);
-    commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
-    commit_show_one(at, true);
-    return 0;
-}
-
-static inline int commit_page(struct mapping *m, struct held_page *at, unsigned slices)
-{
-    const struct tally under_way = under_way_begin(at->file);
-    int r = commit_one(m, at, slices);
+    if (file_flush_word(at->file, at->homes.word) < 0) {
+        r = file_in_doubt(at->file, "a commit");
+    } else {
+        /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is
+         * released and the homes that it made invalid may be stored to. I3. */
+        persist_fence(p);
+        seam_point(SEAM_DURABLE, s);
+        commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
+        commit_show_one(at, true);
+    }
     under_way_end(under_way);
     return r;
 }

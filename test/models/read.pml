@@ -189,7 +189,7 @@ inline show_flips()
     }
 }
 
-/* W1, the words, W2: commit_page(), commit_each_page(), and commit_journal() or commit_rtm(), of which readers
+/* W1, the words, W2: commit_page(), commit_each_page(), and commit_words() or commit_rtm(), of which readers
  * cannot tell the lane: its commit line decides, and the commit is not acknowledged before all words are durable. */
 inline flip()
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A commit to two files, whose process is killed: can one of them be seen as it is, and then the other one as it was?
- * The steps of the commit are those of journals.c (use_for_all()) and commit.c (commit_journal(), show_all()), those of
+ * The steps of the commit are those of journals.c (use_for_all()) and commit.c (commit_words(), show_all()), those of
  * recover() takeover.c's (run()).
  *
  * Two files of a page each, both loaded. Process 0 commits to both. Processes 1 and 2 have one file each mapped, and want its
