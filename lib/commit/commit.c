@@ -15,9 +15,10 @@ static struct part *part_of(const struct commit *c, const struct file *f, struct
 {
     if (last && last->mapping->file == f)
         return last;
-    last = c->parts;
-    while (last->mapping->file != f)
-        last++;
+    last = NULL;
+    for (struct part *part = c->parts; part < c->parts + c->nparts; part++)
+        if (part->mapping->file == f && (!last || part->resizes))
+            last = part;
     return last;
 }
 

@@ -41,8 +41,8 @@ struct page_set {
     struct held_page small[PAGE_SET_SMALL];
 };
 
-/* What an operation does with a mapping. Of several mappings of one file the first one stands for the file:
- * it has `size` and the counts. */
+/* What an operation does with a mapping. Of several mappings of one file the one that changes its size stands for the file, or
+ * else the first one: it has `size` and the counts. */
 struct part {
     struct mapping *mapping;
     bool written, eager; /* used by transactions only */

@@ -10,9 +10,11 @@
 
 /* ---- mappings ---- */
 
-static int more_parts(struct tx *t)
+int claim_make_room_for_parts(struct tx *t, unsigned more)
 {
-    unsigned room = t->parts_room ? t->parts_room * 2 : 4;
+    const unsigned room = 2 * (t->nparts + more) + 2;
+    if (more <= t->parts_room - t->nparts)
+        return 0;
     struct part *parts = realloc(t->parts, room * sizeof(*parts));
     if (!parts)
         return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
@@ -42,7 +44,7 @@ struct part *claim_part(struct tx *t, struct mapping *m, bool to_write)
         return NULL;
     if (part)
         return part;
-    if (t->nparts == t->parts_room && more_parts(t) < 0)
+    if (claim_make_room_for_parts(t, 1) < 0)
         return NULL;
     again_let_first(t, m->file);
     count_open(m, 1);

@@ -16,6 +16,9 @@
  * `to_write`, with EXDEV: the file cannot be in one commit with the others. */
 struct part *claim_part(struct tx *t, struct mapping *m, bool to_write);
 
+/* Makes room for `more` parts. Returns 0; -1 with ENOMEM. */
+int claim_make_room_for_parts(struct tx *t, unsigned more);
+
 /* Returns a part that the transaction has written to; NULL if it has only read. */
 const struct part *claim_first_written(const struct tx *t);
 

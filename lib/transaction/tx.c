@@ -10,9 +10,7 @@
 #include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
-#include "reflection/media/report.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,20 +29,41 @@ static int make_ready(struct tx *t)
     return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 
-/* Commits what the transactions have written, if nobody has changed what they have read. */
-static int commit_checked(struct commit *flip, struct tx *const *t, unsigned n)
+/* Adds the parts and pages of a transaction to those of another one, which is to commit both. */
+static int gather(struct tx *all, const struct tx *t)
 {
-    int r = 0;
+    struct page_set *h = &all->set;
+    if (claim_make_room_for_parts(all, t->nparts) < 0 || page_set_make_room(h, t->set.n) < 0)
+        return -1;
+    for (unsigned i = 0; i < t->nparts; i++)
+        all->parts[all->nparts++] = t->parts[i];
+    memcpy(h->pages + h->n, t->set.pages, t->set.n * sizeof(*h->pages));
+    h->n += t->set.n;
+    return 0;
+}
+
+/* Commits what the transactions have written, if nobody has changed what they have read: by the first one, which has what all have
+ * meanwhile. */
+static int commit_checked(struct tx *const *t, unsigned n)
+{
+    struct tx *all = t[0];
+    const uint64_t pages = all->set.n;
+    const unsigned parts = all->nparts;
     /* One that only reads needs no check: all that it has read was valid at its last read. */
-    if (n == 1 && !(t[0]->notes.n && claim_first_written(t[0])))
-        return commit_run(flip);
-    for (unsigned i = 0; i < n; i++)
+    const unsigned checked = n > 1 || (all->notes.n && claim_first_written(all)) ? n : 0;
+    int r = 0;
+    for (unsigned i = 0; i < checked; i++)
         notes_mark_commit(t[i], true);
-    for (unsigned i = 0; r == 0 && i < n; i++)
+    for (unsigned i = 0; r == 0 && i < checked; i++)
         r = notes_hold_for_commit(t[i], t, n);
+    for (unsigned i = 1; r == 0 && i < n; i++)
+        r = gather(all, t[i]);
+    struct commit flip = {.set = &all->set, .parts = all->parts, .nparts = all->nparts};
     if (r == 0)
-        r = commit_run(flip);
-    for (unsigned i = 0; i < n; i++)
+        r = commit_run(&flip);
+    all->set.n = pages;
+    all->nparts = parts;
+    for (unsigned i = 0; i < checked; i++)
         notes_mark_commit(t[i], false);
     return r;
 }
@@ -58,55 +77,20 @@ static void bring_home(struct tx *t)
             return;
 }
 
-/* Gathers the parts and pages of all of them, as if they were one. */
-static int gather(struct commit *all, struct tx *const *t, unsigned n)
-{
-    unsigned sized = 0, others = 0;
-    for (unsigned i = 0; i < n; i++)
-        others += t[i]->nparts;
-    all->nparts = others;
-    all->parts = malloc(others * sizeof(*all->parts) + 1);
-    if (!all->parts)
-        return report_error(ENOMEM, "no memory to commit %u transactions at once", n);
-    for (unsigned i = 0; i < n; i++) {
-        const struct page_set *h = &t[i]->set;
-        /* The first part of a file speaks for it: that is the one that changes its size. */
-        for (unsigned k = 0; k < t[i]->nparts; k++)
-            all->parts[t[i]->parts[k].sized ? sized++ : --others] = t[i]->parts[k];
-        if (page_set_make_room(all->set, h->n) < 0)
-            return -1;
-        memcpy(all->set->pages + all->set->n, h->pages, h->n * sizeof(*h->pages));
-        all->set->n += h->n;
-    }
-    return 0;
-}
-
 int tx_make_all_durable(struct tx *const *t, unsigned n)
 {
-    struct commit all = {.set = &t[0]->set, .parts = t[0]->parts, .nparts = t[0]->nparts};
-    struct page_set several;
     int r = 0;
     for (unsigned i = 0; r == 0 && i < n; i++) {
         r = make_ready(t[i]);
         if (n > 1)
             commit_unprepare(&t[i]->set);
     }
-    if (n > 1) {
-        page_set_init(&several);
-        all = (struct commit){.set = &several};
-        r = r == 0 ? gather(&all, t, n) : r;
-    }
     if (r == 0)
-        r = commit_checked(&all, t, n);
-    commit_unprepare(all.set);
-    if (n > 1) {
-        several.n = 0; /* the transactions keep their pages */
-        page_set_release(&several);
-        free(all.parts);
-    }
+        r = commit_checked(t, n);
+    commit_unprepare(&t[0]->set);
     for (unsigned i = 0; r == 0 && i < n; i++) {
-        for (uint64_t k = 0; n > 1 && k < t[i]->set.n; k++)
-            t[i]->set.pages[k].pending = 0;
+        for (uint64_t k = 0; i > 0 && k < t[i]->set.n; k++)
+            t[i]->set.pages[k].pending = 0; /* the first one has committed a copy */
         bring_home(t[i]);
     }
     return r;
