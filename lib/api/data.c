@@ -28,17 +28,10 @@
  * and not in the order of calls, like those of a transaction. */
 struct writes {
     struct staging_write *each;
-    char **copies;           /* of sources whose pages cannot be held; else NULL */
     struct page_span *spans; /* the pages of all ranges, as far as they can be held */
     unsigned n, nspans;
+    bool one; /* of ato_memcpy() */
 };
-
-static void add_spans(struct writes *w, const struct staging_write *at)
-{
-    w->spans[w->nspans++] = page_span_of(at->to.m->file, at->to.offset, at->n);
-    if (at->from.m)
-        w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
-}
 
 static int read_side(const struct range *from, void *dst, uint64_t n)
 {
@@ -48,16 +41,16 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
                           : read_bytes(from->m, from->offset, dst, n, NULL);
 }
 
-/* For a source whose pages cannot be held, because this process may only read its file, or the mapping has an epoch: a
+/* For a source whose pages cannot be held, because this process may only read its file, or a mapping has an epoch: a
  * consistent copy of the whole source is written from memory. Reading it may wait for others: so it is read before any page is held. */
-static int copy_source(struct staging_write *at, char **copy)
+static int copy_source(struct staging_write *at)
 {
-    *copy = range_copy_buffer(at->n);
-    if (!*copy || read_side(&at->from, *copy, at->n) < 0)
+    at->copy = range_copy_buffer(at->n);
+    if (!at->copy || read_side(&at->from, at->copy, at->n) < 0)
         return -1;
     range_count_read(at->from.m, at->n);
     at->from.m = NULL;
-    at->bytes = *copy;
+    at->bytes = at->copy;
     return 0;
 }
 
@@ -74,12 +67,15 @@ static int add(struct writes *w, const struct ato_iovec *v)
     if (range_check_writable(at->to.m, v->dst) < 0)
         return -1;
     const struct mapping *m = w->each[0].to.m, *from = at->from.m;
-    if ((at->to.m->epoch || m->epoch || (from && from->epoch)) && (from || at->to.m != m))
+    const bool epoch = at->to.m->epoch || m->epoch || (from && from->epoch);
+    if (epoch && !w->one && (from || at->to.m != m))
         return report_error(EINVAL, "with a range of a mapping with ATO_EPOCHS, all ranges must be "
                                     "of that mapping, and their sources in memory");
-    if (from && from->file->reader && copy_source(at, &w->copies[w->n]) < 0)
+    if (from && (epoch || from->file->reader) && copy_source(at) < 0)
         return -1;
-    add_spans(w, at);
+    w->spans[w->nspans++] = page_span_of(at->to.m->file, at->to.offset, at->n);
+    if (at->from.m)
+        w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
     w->n++;
     return 0;
 }
@@ -113,6 +109,29 @@ static int write_ranges(struct writes *w, unsigned flags)
     return result;
 }
 
+/* `one`: a source of an epoch is copied before. */
+static int write_list(const struct ato_iovec *iov, unsigned count, unsigned flags, bool one)
+{
+    struct writes w = {.each = calloc(count, sizeof(*w.each) + 2 * sizeof(*w.spans)), .one = one};
+    int r = 0;
+    if (!w.each)
+        return report_error(ENOMEM, "no memory to write %u ranges", count);
+    w.spans = (struct page_span *)(w.each + count);
+    for (unsigned i = 0; i < count && r == 0; i++)
+        r = add(&w, &iov[i]);
+    if (r == 0 && w.n)
+        r = write_ranges(&w, flags);
+    for (struct staging_write *at = w.each; at < w.each + count; at++) {
+        if (r == 0 && at->to.m)
+            range_count_write(at->to.m, at->n);
+        if (r == 0 && at->from.m)
+            range_count_read(at->from.m, at->n);
+        free(at->copy);
+    }
+    free(w.each);
+    return r;
+}
+
 /* ---- one range ---- */
 
 /* `repeats`: as in write_bytes(). */
@@ -123,27 +142,6 @@ write_side(const struct range *to, const void *src, uint64_t n, bool repeats, un
         return write_bytes(to->m, to->offset, src, n, repeats, flags);
     const struct staging_write w = {.to = *to, .n = n, .bytes = src, .repeats = repeats};
     return epoch_write(&w, 1, flags);
-}
-
-/* Copies n bytes from mapping to mapping, in one step: the bytes that `from` has when `to` changes. The ranges may overlap, as with
- * memmove(). */
-static int write_across(const struct range *to, const struct range *from, uint64_t n,
-                        unsigned flags)
-{
-    struct staging_write one = {.to = *to, .from = *from, .n = n};
-    struct page_span spans[2];
-    struct writes w = {.each = &one, .spans = spans, .n = 1};
-    char *copy = NULL;
-    int r = 0;
-    if (to->m->epoch || from->m->epoch || from->m->file->reader)
-        r = copy_source(&one, &copy);
-    add_spans(&w, &one);
-    if (r == 0)
-        r = write_ranges(&w, flags);
-    if (r == 0 && one.from.m)
-        range_count_read(from->m, n);
-    free(copy);
-    return r;
 }
 
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
@@ -159,9 +157,13 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     CALL_ON(from_call, from.m);
     int r;
     if (to.m) {
+        /* From mapping to mapping in one step: the bytes that `from` has when `to` changes. The ranges may overlap, as with
+         * memmove(). */
+        if (from.m)
+            return write_list(&(struct ato_iovec){dst, src, n}, 1, flags, true) < 0 ? NULL : dst;
         r = range_check_writable(to.m, dst);
         if (r == 0)
-            r = from.m ? write_across(&to, &from, n, flags) : write_side(&to, src, n, false, flags);
+            r = write_side(&to, src, n, false, flags);
         if (r == 0)
             range_count_write(to.m, n);
     } else {
@@ -202,34 +204,11 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
 {
-    struct writes w = {0};
-    int result = 0;
     if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (count < 0)
         return report_error(EINVAL, "%d ranges", count);
-    if (count == 0)
-        return 0;
-    w.each = calloc((unsigned)count, sizeof(*w.each));
-    w.copies = calloc((unsigned)count, sizeof(*w.copies));
-    w.spans = calloc((unsigned)count, 2 * sizeof(*w.spans));
-    if (!w.each || !w.copies || !w.spans)
-        result = report_error(ENOMEM, "no memory to write %d ranges", count);
-    for (int i = 0; i < count && result == 0; i++)
-        result = add(&w, &iov[i]);
-    if (result == 0 && w.n)
-        result = write_ranges(&w, flags);
-    for (unsigned i = 0; i < w.n && result == 0; i++) {
-        range_count_write(w.each[i].to.m, w.each[i].n);
-        if (w.each[i].from.m)
-            range_count_read(w.each[i].from.m, w.each[i].n);
-    }
-    for (int i = 0; w.copies && i < count; i++)
-        free(w.copies[i]);
-    free(w.each);
-    free(w.copies);
-    free(w.spans);
-    return result;
+    return count ? write_list(iov, (unsigned)count, flags, false) : 0;
 }
 
 void *ato_memset(void *dst, int c, size_t n)

@@ -22,6 +22,7 @@ struct staging_write {
     struct range to, from; /* from.m is NULL: the source is `bytes` */
     uint64_t n;
     const char *bytes;
+    char *copy;   /* memory of its own with `bytes`, or NULL (data.c) */
     bool repeats; /* `bytes` is a page of one repeated byte */
 };
 
