@@ -28,4 +28,7 @@ void files_exit(void);
 /* In a forked child: closes descriptors and forgets all files. */
 void files_forget(void);
 
+/* False if the handlers of fork() could not be registered, which only a lack of memory prevents (process.c). */
+extern bool process_is_set_up;
+
 #endif

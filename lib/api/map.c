@@ -4,7 +4,6 @@
  */
 #include "lib/api/files.h"
 #include "lib/api/options.h"
-#include "lib/api/process.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -218,8 +217,8 @@ static bool gives_up(struct mapping *m)
 
 int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
 {
-    struct ato_unmap_options o = {.struct_size = sizeof(o)};
-    if (opt && options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
+    struct ato_unmap_options o;
+    if (options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
         return -1;
     if (o.mode != ATO_UNMAP_FAST && o.mode != ATO_UNMAP_SPATIAL)
         return report_error(EINVAL, "unmap mode %d is not known", o.mode);

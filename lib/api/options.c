@@ -13,6 +13,9 @@
 int options_take(void *to, size_t known, const void *from, const char *name)
 {
     size_t given;
+    memset(to, 0, known);
+    if (!from)
+        return 0;
     memcpy(&given, from, sizeof(given));
     if (given < sizeof(size_t) || given > 65536)
         return report_error(EINVAL, "%s.struct_size is %zu: set it to sizeof(struct %s)", name,
@@ -66,8 +69,7 @@ static int take_patience(void)
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
-    memset(o, 0, sizeof(*o));
-    if (given && options_take(o, sizeof(*o), given, "ato_options") < 0)
+    if (options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
     if (options_check_policy(o->read_policy) < 0)
         return -1;

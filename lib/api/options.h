@@ -5,7 +5,7 @@
 
 #include "ato.h"
 
-/* Copies a caller's struct `from`, called `name`, to `to`, which is `known` bytes long, all 0. Structs
+/* Copies a caller's struct `from`, called `name`, to `to`, which is `known` bytes long; NULL: all 0. Structs
  * grow at their end: an older caller passes a smaller one; a newer caller passes a larger one, and must
  * not have set fields that this version does not know. Returns 0; -1 with EINVAL. */
 int options_take(void *to, size_t known, const void *from, const char *name);

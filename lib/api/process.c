@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/api/process.h"
-
+/* What the library does at fork() and exit(). */
 #include "lib/api/files.h"
 #include "lib/commit/journals.h"
 #include "lib/file/mutex.h"

@@ -115,7 +115,8 @@ static ato_tx *begin(const struct ato_tx_options *o)
         return NULL;
     t->wait_ms = o->wait_ms ? o->wait_ms : TX_WAIT_MS;
     t->max_pages = pages ? pages : TX_PAGES;
-    again_begin(t);
+    if (__builtin_expect(again_refusals, 0))
+        again_begin(t);
     return (ato_tx *)(uintptr_t)t->handle;
 }
 
@@ -124,16 +125,10 @@ ato_tx *ato_tx_begin(unsigned flags)
     return begin(&(struct ato_tx_options){.flags = flags});
 }
 
-static ato_tx *begin_opt(const struct ato_tx_options *opt, struct ato_tx_options *o)
-{
-    *o = (struct ato_tx_options){0};
-    return opt && options_take(o, sizeof(*o), opt, "ato_tx_options") < 0 ? NULL : begin(o);
-}
-
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
 {
     struct ato_tx_options o;
-    return begin_opt(opt, &o);
+    return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : begin(&o);
 }
 
 int ato_tx_adopt(ato_tx *tx)
@@ -310,7 +305,8 @@ int ato_ftruncate(void *addr, off_t size)
 
 static void end(struct tx *t)
 {
-    again_end(t);
+    if (__builtin_expect(t->refused || again_refusals, 0))
+        again_end(t);
     tx_unmake(t);
 }
 
@@ -388,8 +384,10 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
     const uint64_t began = clock_ns();
     if (!fn)
         return report_error(EINVAL, "no function to run");
+    if (options_take(&o, sizeof(o), opt, "ato_tx_options") < 0)
+        return -1;
     for (;;) {
-        ato_tx *tx = begin_opt(opt, &o);
+        ato_tx *tx = begin(&o);
         if (!tx)
             return -1;
         int r = fn(tx, arg);

@@ -31,7 +31,7 @@ static void pause_for(uint64_t ns)
         _mm_pause();
 }
 
-void again_pause(struct tx *t)
+void again_begin(struct tx *t)
 {
     const uint64_t most = again_refusals < 10 ? SHORTEST_NS << again_refusals : LONGEST_NS;
     pause_for(random_below(most));
@@ -61,7 +61,7 @@ void again_let_first(const struct tx *t, struct file *f)
         __atomic_store_n(at, t->first, __ATOMIC_RELAXED);
 }
 
-void again_note(const struct tx *t)
+void again_end(const struct tx *t)
 {
     again_refusals = t->refused ? again_refusals + 1 : 0;
     for (unsigned i = 0; t->first && i < t->nparts; i++) {

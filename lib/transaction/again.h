@@ -18,25 +18,14 @@
 /* How often the thread's transactions were refused since one ended in another way. */
 extern __thread unsigned again_refusals __attribute__((tls_model("initial-exec")));
 
-void again_pause(struct tx *t);
-void again_note(const struct tx *t);
-
-/* Called when a thread begins a transaction: pauses, if its last one was refused. */
-static inline void again_begin(struct tx *t)
-{
-    if (__builtin_expect(again_refusals, 0))
-        again_pause(t);
-}
+/* Called when a thread begins a transaction, if its last one was refused: pauses. */
+void again_begin(struct tx *t);
 
 /* Called before a transaction first uses a mapping of the file: waits for one that goes first, or says that
  * this one does. */
 void again_let_first(const struct tx *t, struct file *f);
 
-/* Called when a transaction ends, with its mappings. */
-static inline void again_end(const struct tx *t)
-{
-    if (__builtin_expect(t->refused || again_refusals, 0))
-        again_note(t);
-}
+/* Called when a transaction ends, with its mappings, if it was refused or the last one was. */
+void again_end(const struct tx *t);
 
 #endif
