@@ -15,26 +15,16 @@ enum { SHORTEST_NS = 1000, LONGEST_NS = 1000 * 1000, SPIN_NS = 20 * 1000 };
 
 __thread unsigned again_refusals __attribute__((tls_model("initial-exec")));
 
-/* The clock counts nanoseconds, so no two threads get the same numbers. */
-static uint64_t random_below(uint64_t n)
-{
-    return ((clock_ns() ^ thread_id()) * 0x9e3779b97f4a7c15ull >> 32) % n;
-}
-
-static void pause_for(uint64_t ns)
-{
-    if (ns >= SPIN_NS) {
-        clock_nap((long)ns);
-        return;
-    }
-    for (const uint64_t until = clock_ns() + ns; clock_ns() < until;)
-        _mm_pause();
-}
-
 void again_begin(struct tx *t)
 {
     const uint64_t most = again_refusals < 10 ? SHORTEST_NS << again_refusals : LONGEST_NS;
-    pause_for(random_below(most));
+    /* Random: the clock counts nanoseconds, so no two threads get the same numbers. */
+    const uint64_t now = clock_ns(),
+                   ns = ((now ^ thread_id()) * 0x9e3779b97f4a7c15ull >> 32) % most;
+    if (ns >= SPIN_NS)
+        clock_nap((long)ns);
+    while (clock_ns() - now < ns)
+        _mm_pause();
     t->first = again_refusals >= MANY ? clock_ns() + FIRST_NS : 0;
     if (t->first && t->wait_ms < FIRST_WAIT_MS)
         t->wait_ms = FIRST_WAIT_MS;

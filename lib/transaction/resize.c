@@ -179,18 +179,14 @@ static int clear_behind(struct file *f, uint64_t to)
     return 0;
 }
 
-/* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
-static int fill_last_page(struct tx *t, struct file *f)
-{
-    const uint64_t page = f->pairing.size / PAGE_BYTES;
-    return claim_range(t, f, page, page) < 0 ? -1 : space_make(f, page, PAGE_O_ALLOCATED);
-}
-
 /* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
  * mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
 static int lengthen(struct tx *t, struct file *f, uint64_t size)
 {
-    if (!f->growing && f->pairing.size % PAGE_BYTES && fill_last_page(t, f) < 0)
+    const uint64_t last = f->pairing.size / PAGE_BYTES;
+    /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
+    if (!f->growing && f->pairing.size % PAGE_BYTES &&
+        (claim_range(t, f, last, last) < 0 || space_make(f, last, PAGE_O_ALLOCATED) < 0))
         return -1;
     if (clear_behind(f, size) < 0)
         return -1;
