@@ -321,7 +321,10 @@ static int commit(struct commit *c, const struct sum *sum)
 
 int commit_run(struct commit *c)
 {
+    struct held_page *only = c->set->pages;
     struct sum sum;
+    if (c->set->n == 1 && only->pending && c->nparts == 1 && !c->parts->resizes)
+        return commit_page(c->parts->mapping, only, bitmap_count(only->pending));
     sum_up(c, &sum);
     for (const struct part *part = sum.first; part; part = part->next)
         (void)under_way_begin(part->mapping->file);
