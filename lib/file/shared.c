@@ -71,78 +71,78 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     return 0;
 }
 
+/* Reads the header of the object that is open as s->fd. Returns 1; 0: it is no regular file, or its maker may not write to the
+ * file; -1 with a sentence. */
+static int read_header(const struct shared *s, const struct trust *file, struct shared_header *h,
+                       struct stat *st)
+{
+    memset(h, 0, sizeof(*h));
+    if (fstat(s->fd, st) < 0 || (S_ISREG(st->st_mode) && pread(s->fd, h, sizeof(*h), 0) < 0))
+        return report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
+    return S_ISREG(st->st_mode) && ownership_maker(file, st);
+}
+
 /* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before the object was
  * complete; 0: no; -1 with a sentence. The name proves nothing: a process that may write to a file may put another file's id into its
  * manifest, to have that file's object removed. */
-static int is_left(int fd, const char *name, const struct manifest_record *record,
+static int is_left(const struct shared *s, const struct manifest_record *record,
                    const struct trust *file)
 {
     struct shared_header h;
     struct stat st;
-    memset(&h, 0, sizeof(h));
-    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(fd, &h, sizeof(h), 0) < 0))
-        return report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
-    if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !ownership_maker(file, &st))
-        return 0;
+    const int r = read_header(s, file, &h, &st);
+    if (r <= 0 || st.st_nlink != 1)
+        return r < 0 ? -1 : 0;
     return h.magic == 0 || (h.magic == SHARED_MAGIC && h.inode == record->inode &&
                             h.device == record->device && memcmp(h.id, record->id, 16) == 0);
 }
 
-/* Removes such an object. Returns 1; 0: it is not one, or cannot be removed; -1 with a sentence. In /dev/shm a user
- * can remove only its own objects. Another user's is emptied; if it can then be given owner, group and mode for all
- * writers of the file, *again is its descriptor, to be used anew. */
-static int remove_left(const char *name, const struct manifest_record *record,
-                       const struct trust *file, int *again)
+/* Removes such an object with the name s->name. In /dev/shm a user can remove only its own objects. Another user's is emptied; if
+ * it can then be given owner, group and mode for all writers of the file, it stays open as s->fd, to be used anew. Returns 0, also
+ * if there is none, or it cannot be removed; -1 with a sentence. */
+static int remove_left(struct shared *s, const struct manifest_record *record,
+                       const struct trust *file)
 {
-    int fd = fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0) /* absent, or not accessible */
+    s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (s->fd < 0) /* absent, or not accessible */
         return errno == ENOENT || errno == EACCES
                    ? 0
-                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
-    int left = is_left(fd, name, record, file);
-    bool removed = left > 0 && fsops->shm_unlink(name) == 0;
-    if (left > 0 && !removed && fsops->ftruncate(fd, 0) == 0 && ownership_give(file, fd) == 0) {
-        *again = fd;
+                   : report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
+    const int left = is_left(s, record, file);
+    if (left > 0 && fsops->shm_unlink(s->name) < 0 && fsops->ftruncate(s->fd, 0) == 0 &&
+        ownership_give(file, s->fd) == 0)
         return 0;
-    }
     KEEP_ERRNO();
-    close(fd);
-    return left < 0 ? -1 : removed;
+    close(s->fd);
+    s->fd = -1;
+    return left < 0 ? -1 : 0;
 }
 
-/* Opens a new object. Its name follows from the generation. */
-static int open_new(struct shared *s, const uint8_t id[16], uint64_t generation)
+/* Opens a new object, with one of three names. By that of the last generation and of the next one, dead processes may have left
+ * objects: the last one's, and that of a process that died before the manifest named it. The object with the next name is the
+ * new one. Any user that may read the file can predict that name, take it and keep it: then a random generation is used, which
+ * cannot be predicted. Returns 0; -1 with a sentence. */
+static int open_new(struct shared *s, const struct manifest_record *record,
+                    const struct trust *file, uint64_t *generation)
 {
-    shared_name(s->name, id, generation);
-    s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    return s->fd;
-}
-
-/* Opens an object of the next generation. If this process dies before the manifest names it, the next one finds and
- * removes it by that number. Any user that may read the file can predict that name, take it and keep it: then a
- * random generation is used, which cannot be predicted. */
-static int open_next(struct shared *s, const struct manifest_record *record,
-                     const struct trust *file, uint64_t *generation)
-{
-    const uint8_t *id = record->id;
-    if (open_new(s, id, ++*generation) >= 0)
-        return 0;
-    int err = errno;
-    if (err == EEXIST) {
-        int removed = remove_left(s->name, record, file, &s->fd);
-        if (removed < 0)
+    enum { LAST, NEXT, RANDOM };
+    s->fd = -1;
+    for (int name = LAST; s->fd < 0; name++) {
+        if (name == NEXT)
+            ++*generation;
+        if (name == RANDOM && identity_random(generation, sizeof(*generation)) < 0)
             return -1;
-        if (s->fd >= 0 || (removed && open_new(s, id, *generation) >= 0))
-            return 0;
-    }
-    if (err == EEXIST || err == EACCES || err == EPERM) {
-        if (identity_random(generation, sizeof(*generation)) < 0)
+        shared_name(s->name, record->id, *generation);
+        if (remove_left(s, record, file) < 0)
             return -1;
-        if (open_new(s, id, *generation) >= 0)
-            return 0;
-        err = errno;
+        if (name == LAST || s->fd >= 0)
+            continue;
+        s->fd = fsops->shm_open(s->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        const bool taken = s->fd < 0 && (errno == EEXIST || errno == EACCES || errno == EPERM);
+        if (s->fd < 0 && (name == RANDOM || !taken))
+            return report_errno(errno, "cannot make the shared memory /dev/shm%s", s->name);
     }
-    return report_errno(err, "cannot make the shared memory /dev/shm%s", s->name);
+    return 0;
 }
 
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
@@ -150,14 +150,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 {
     memset(s, 0, sizeof(*s));
     /* The caller holds the attach lock and every slot was free: what is there belongs to dead processes. */
-    char old[sizeof(s->name)];
-    shared_name(old, record->id, *generation);
-    s->fd = -1;
-    if (remove_left(old, record, file, &s->fd) < 0)
-        return -1;
-    if (s->fd >= 0)
-        memcpy(s->name, old, sizeof(old));
-    else if (open_next(s, record, file, generation) < 0)
+    if (open_new(s, record, file, generation) < 0)
         return -1;
     uint64_t pages = CAPACITY_MIN / PAGE_BYTES;
     while (pages * PAGE_BYTES < capacity)
@@ -209,38 +202,26 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
     struct shared_header h;
     struct stat st;
     memset(s, 0, sizeof(*s));
-    memset(&h, 0, sizeof(h));
     shared_name(s->name, record->id, record->shm_generation);
     s->fd = fsops->shm_open(s->name, access | O_NONBLOCK | O_CLOEXEC, 0);
     if (s->fd < 0 && errno != ENOENT)
         return report_errno(errno, "cannot open the shared memory /dev/shm%s", s->name);
-    if (s->fd < 0) {
-        report_error(
-            EBUSY,
-            "%s is mapped by another process, and its shared memory /dev/shm%s is not here: "
-            "that process is just ending, or the two have different ones, as in containers",
-            path, s->name);
-        return SHARED_NOT_THERE;
-    }
-    if (fstat(s->fd, &st) < 0 || (S_ISREG(st.st_mode) && pread(s->fd, &h, sizeof(h), 0) < 0)) {
-        report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
-    } else if (!S_ISREG(st.st_mode) || !ownership_maker(file, &st)) {
-        report_error(EACCES,
-                     "the shared memory /dev/shm%s is of user %u, which may not write to %s",
-                     s->name, (unsigned)st.st_uid, path);
-    } else if (!is_object_of(&h, record) || st.st_size < SHARED_THREADS_AT) {
-        report_error(
-            EBUSY,
-            "%s is mapped by another process, and the shared memory /dev/shm%s here is not "
-            "the one that goes with it",
-            path, s->name);
+    int r = s->fd < 0 ? SHARED_NOT_THERE : read_header(s, file, &h, &st);
+    if (r == 0)
+        r = report_error(EACCES,
+                         "the shared memory /dev/shm%s is of user %u, which may not write to %s",
+                         s->name, (unsigned)st.st_uid, path);
+    else if (r > 0 && s->fd >= 0 && is_object_of(&h, record) && st.st_size >= SHARED_THREADS_AT)
+        r = map_object(s, h.capacity, prot);
+    else if (r > 0)
+        report_error(EBUSY,
+                     "%s is mapped by another process, and its shared memory /dev/shm%s is not "
+                     "here, or another one has this name: that process is just ending, or the two "
+                     "have different ones, as in containers",
+                     path, s->name);
+    if (r != 0)
         shared_close(s, false);
-        return SHARED_NOT_THERE;
-    } else if (map_object(s, h.capacity, prot) == 0) {
-        return 0;
-    }
-    shared_close(s, false);
-    return -1;
+    return r;
 }
 
 void shared_close(struct shared *s, bool remove)
@@ -313,19 +294,18 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
 
 enum { BATCH_PAGES = SHARED_BATCH * GROUP_PAGES };
 
-/* Returns the first batch of the directory, from `batch` on, that exists; UINT64_MAX: none. Another process may
- * have made it: then it has space and is not all holes. */
+/* Returns the first batch of the directory, from `batch` on, that exists; the number of batches if there is none. Another
+ * process may have made it: then it has space and is not all holes. */
 static uint64_t next_batch(struct shared *s, uint64_t batch)
 {
     if (__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE))
         return batch;
     const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
-    off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
-    if (data < 0)
-        return UINT64_MAX;
+    const uint64_t batches = s->capacity / BATCH_PAGES;
+    const off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
     const uint64_t next = ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
-    if (next >= s->capacity / BATCH_PAGES)
-        return UINT64_MAX;
+    if (data < 0 || next >= batches)
+        return batches;
     __atomic_store_n(&s->ready[next], 1, __ATOMIC_RELEASE);
     return next;
 }
@@ -341,8 +321,6 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
         end = s->capacity;
     while (*page < end) {
         const uint64_t batch = next_batch(s, *page / BATCH_PAGES);
-        if (batch == UINT64_MAX)
-            return NULL;
         if (batch != *page / BATCH_PAGES) {
             *page = batch * BATCH_PAGES;
             continue;
