@@ -97,13 +97,11 @@ void files_forget(void)
 
 /* ---- opening ---- */
 
-/* Makes all words durable as they are visible (R4, for the whole file), if they may not be. Meta pages that are holes
- * have none. Returns 0; -1 with errno. */
+/* Makes all words durable as they are visible (R4, for the whole file). Meta pages that are holes have none. Returns 0; -1 with
+ * errno. */
 static int flush_words(struct file *f)
 {
     uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    if (f->settled)
-        return 0;
     FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
     {
         /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
@@ -115,7 +113,6 @@ static int flush_words(struct file *f)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
     persist_fence(&f->persist);
-    f->settled = true;
     return 0;
 }
 
@@ -125,9 +122,9 @@ static int attach_first(struct file *f, const struct ato_options *o)
 {
     struct pairing *pr = &f->pairing;
     uint64_t generation = pr->record.shm_generation;
-    f->settled = pr->settled;
     /* A system call at the first touch of each page would cost far more. */
-    if (f->persist.domain == PERSIST_MSYNC && flush_words(f) < 0)
+    const bool flushed = f->persist.domain == PERSIST_MSYNC;
+    if (flushed && !pr->settled && flush_words(f) < 0)
         return -1;
     if (!pr->record.guard.bytes &&
         guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
@@ -144,7 +141,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
                       &pr->identity.trust) < 0)
         return -1;
-    f->shared.header->settled = f->settled;
+    f->shared.header->settled = flushed || pr->settled;
     if (attach_enter(f) < 0)
         return -1;
     return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
@@ -157,7 +154,6 @@ static int attach_to_others(struct pairing *pr, void *arg)
     int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
     if (r != 0)
         return r < 0 ? -1 : PAIRING_NOT_YET;
-    f->settled = f->shared.header->settled;
     return attach_enter(f);
 }
 
@@ -322,7 +318,7 @@ static int check_length(const struct file *f)
 struct leaving {
     struct plain_job job;
     bool plain;
-    /* A commit is, or may be, in doubt: the file stays `in use`, and the next map recovers it. */
+    /* A commit is, or may be, in doubt, or there are no views: the file stays `in use`, and the next map recovers it. */
     bool doubt;
     unsigned deaths;
     uint64_t entered; /* shared_header.entered at the last make_ready() */
@@ -336,14 +332,15 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     if (freed && dead && l->deaths++ < 100) /* one has died since */
         return 1;
     l->doubt = dead || pairing_refresh(&f->pairing) < 0 || pairing_refresh_size(&f->pairing) < 0 ||
-               file_is_poisoned(f);
+               views_lengthen(f, f->pairing.size) < 0 || file_is_poisoned(f);
     if (l->doubt)
         return 0;
     /* persist-order R4 (reader: W5 in plain.c): words that were not touched since a process died become durable
      * as they are visible. Also before the record of state `clean` is stored, which says so, and not together with
      * it: if that record becomes visible and its writer dies, the process that finds it flushes no words. */
-    if (views_lengthen(f, f->pairing.size) < 0 || flush_words(f) < 0)
+    if (!f->shared.header->settled && flush_words(f) < 0)
         return -1;
+    f->shared.header->settled = true;
     if (!l->plain)
         return 0;
     /* Other processes may have written to chunks that were deployed. */
@@ -368,8 +365,8 @@ static int detach_last(struct file *f, const struct leaving *l)
         memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
     if (doubt && l->plain)
         r = report_error(EIO,
-                         "%s is unmapped, but not plain: a commit is in doubt, which the next map "
-                         "of the file finishes or drops",
+                         "%s is unmapped, but not plain: a commit may be in doubt, which the next "
+                         "map of the file finishes or drops",
                          pr->path);
     else if (!doubt)
         r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);

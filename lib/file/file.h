@@ -45,7 +45,6 @@ struct file {
     uint32_t holder;               /* this process, as in page_state.holder */
     struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
     bool counts;                   /* a mapping has the counters of `threads` */
-    bool settled;                  /* words on the media are durable as they are visible */
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */

@@ -74,30 +74,23 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     return known | found;
 }
 
-static int no_space(const struct file *f, const char *beside, uint64_t at, uint64_t n,
-                    const char *what)
-{
-    return report_errno(
-        errno,
-        "no space for %s%llu bytes at %llu of %s %s (a journal in the folder %s, which commits of "
-        "several pages need, takes at least %llu bytes until the files are unmapped)",
-        beside, (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
-        f->pairing.folder.path, (unsigned long long)journal_bytes(0));
-}
-
 static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
 {
-    int fd = view == f->o ? f->pairing.original : f->pairing.reflection;
+    const bool is_o = view == f->o, on_tmpfs = is_o ? f->holes_fault : f->r_holes_fault;
+    const int fd = is_o ? f->pairing.original : f->pairing.reflection;
     /* Where there is data already, fallocate() would only make the next flush write the inode too. */
-    const bool has_data =
-        view == f->o && !f->holes_fault && lseek(fd, (off_t)at, SEEK_HOLE) >= (off_t)(at + n);
-    if (!has_data && fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) < 0)
-        return no_space(f, "", at, n, what);
+    const bool has_data = is_o && !on_tmpfs && lseek(fd, (off_t)at, SEEK_HOLE) >= (off_t)(at + n);
     /* On tmpfs, allocated pages can be stored to. */
-    if (!(view == f->o ? f->holes_fault : f->r_holes_fault) &&
-        domain_make_storable(f->persist.domain, view + at, n) < 0)
-        return no_space(f, "the pages beside ", at, n, what);
-    return 0;
+    if ((has_data || fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0) &&
+        (on_tmpfs || domain_make_storable(f->persist.domain, view + at, n) == 0))
+        return 0;
+    return report_errno(
+        errno,
+        "no space for %llu bytes at %llu of %s %s, or for the pages beside them (a journal in the "
+        "folder %s, which commits of several pages need, takes at least %llu bytes until the files "
+        "are unmapped)",
+        (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
+        f->pairing.folder.path, (unsigned long long)journal_bytes(0));
 }
 
 static int allocate_o(struct file *f, uint64_t page, uint64_t n)

@@ -61,19 +61,8 @@ int views_lengthen(struct file *f, uint64_t size)
 {
     if (size <= f->max_size)
         return 0;
-    struct file longer = *f;
-    longer.o = longer.r = NULL;
-    longer.chunks = NULL;
-    longer.max_size = layout_pages(size) * PAGE_BYTES;
-    if (views_map(&longer) < 0) {
-        views_unmap(&longer);
-        return -1;
-    }
     views_unmap(f);
-    f->o = longer.o;
-    f->r = longer.r;
-    f->chunks = longer.chunks;
     f->limit = size;
-    f->max_size = longer.max_size;
-    return 0;
+    f->max_size = layout_pages(size) * PAGE_BYTES;
+    return views_map(f);
 }

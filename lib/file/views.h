@@ -17,7 +17,7 @@ int views_map(struct file *f);
 void views_unmap(struct file *f);
 
 /* Makes the views longer if other processes have made the file longer than they are. No thread is in a call
- * on the file. Returns 0; -1 with errno and the old views. */
+ * on the file. Returns 0; -1 with errno: then there are no views, and the file can only be closed. */
 int views_lengthen(struct file *f, uint64_t size);
 
 #endif

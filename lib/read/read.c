@@ -89,7 +89,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
         return -1;
     /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
      * all words are settled (files.c). */
-    if (word && !f->settled && f->persist.domain != PERSIST_MSYNC && page_flush_word(f, page) < 0)
+    if (word && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
+        page_flush_word(f, page) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||

@@ -52,7 +52,6 @@ static int watch(struct pairing *pr, void *arg)
         shared_close(&shared, false);
         return r < 0 ? -1 : PAIRING_NOT_YET;
     }
-    f->settled = shared.header->settled;
     memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
     /* Release: a thread that sees the header sees the other fields. From now on the reader watches. */
     __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
@@ -77,7 +76,7 @@ static int note(struct file *f)
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
     if (!reader_watches(f)) {
-        f->settled = true;
+        r->own.settled = true;
         r->own.size = pr->manifest ? pr->size : pr->identity.size;
         r->sure = !is_young(&pr->identity);
     }
@@ -178,18 +177,16 @@ static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n
                           uint64_t *versions, unsigned *tries)
 {
     const uint64_t began = clock_ns();
-    uint64_t longest = 0; /* of all tries, in ms: to copy some GiB may take longer than the wait */
     uint32_t marked = 0;
     for (;; ++*tries) {
-        const uint64_t at = clock_ns();
         const int r = try_once(f, offset, dst, n, versions, &marked);
         if (r > 0)
             return 0;
-        longest = ms_since(at) > longest ? ms_since(at) : longest;
-        const uint64_t waited = ms_since(began), patience = reader_patience_ms + 4 * longest;
-        if (r < 0 && (errno != EAGAIN || waited >= patience))
+        /* Five tries at least: to copy some GiB may take longer than the wait. */
+        const uint64_t waited = *tries < 4 ? 0 : ms_since(began);
+        if (r < 0 && (errno != EAGAIN || waited >= reader_patience_ms))
             return -1;
-        if (waited >= (reader_watches(f) ? patience : QUIET_PATIENCE_MS + patience))
+        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS))
             return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
         if (r < 0 || !reader_watches(f) || (marked && waited >= 10))

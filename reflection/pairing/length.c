@@ -39,10 +39,12 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
     return errno == ENXIO ? 1 : -1;
 }
 
-static int cut(const struct pairing *pr, int fd, uint64_t to, const char *what)
+/* Cuts a file that is longer than `to`, or makes it longer if it is shorter. */
+static int set_length(const struct pairing *pr, int fd, uint64_t to, bool longer, const char *what)
 {
     const off_t is = fsops_length(fd);
-    if (is < 0 || ((uint64_t)is > to && fsops->ftruncate(fd, (off_t)to) < 0))
+    const bool differs = longer ? (uint64_t)is < to : (uint64_t)is > to;
+    if (is < 0 || (differs && fsops->ftruncate(fd, (off_t)to) < 0))
         return report_errno(errno, "cannot make %s%s %llu bytes long", what, pr->path,
                             (unsigned long long)to);
     return 0;
@@ -82,7 +84,7 @@ int growth_settle(struct pairing *pr)
     int was_cut = growth_was_cut(pr->original, is, longest, s.growth);
     if (was_cut < 0)
         return report_errno(errno, "cannot read the bytes beyond the recorded end of %s", pr->path);
-    if (was_cut && cut(pr, pr->original, longest, "") < 0)
+    if (was_cut && set_length(pr, pr->original, longest, false, "") < 0)
         return -1;
     if (!was_cut && (is < pr->size || is > longest))
         return report_error(
@@ -148,10 +150,9 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     uint64_t longest = growth_longest(pr->size, shrink_from(pr));
     if (check_words(pr, longest, to) < 0)
         return -1;
-    const off_t is = fsops_length(pr->original), reflected = fsops_length(pr->reflection);
-    if (is < 0 || reflected < 0)
-        return report_errno(errno, "cannot find the length of %s%s",
-                            is < 0 ? "" : "the reflection of ", pr->path);
+    const off_t is = fsops_length(pr->original);
+    if (is < 0)
+        return report_errno(errno, "cannot find the length of %s", pr->path);
     /* A file that has the length already got it from another program, and keeps it if the growth is interrupted. */
     const bool has_it = (uint64_t)is >= to;
     if (to > longest && !has_it) {
@@ -162,19 +163,17 @@ int growth_prepare(struct pairing *pr, uint64_t to)
          * program made longer. */
         persist_fence(&pr->persist);
     }
-    const uint64_t bytes = layout_reflection_bytes(to);
-    if ((uint64_t)reflected < bytes && fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
-        return report_errno(errno, "cannot make the reflection of %s %" PRIu64 " bytes long",
-                            pr->path, bytes);
+    if (set_length(pr, pr->reflection, layout_reflection_bytes(to), true, "the reflection of ") < 0)
+        return -1;
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
-    if (!has_it && fsops->ftruncate(pr->original, (off_t)to) < 0)
-        return report_errno(errno, "cannot make %s %" PRIu64 " bytes long", pr->path, to);
+    if (set_length(pr, pr->original, to, true, "") < 0)
+        return -1;
     /* persist-order G2 (reader: adopt): both files have the new length before the size word says it. */
     if (fsops_fsync(pr->original) == 0)
         return 0;
     int r = lost(pr, "the length of");
-    (void)cut(pr, pr->original, longest, "");
+    (void)set_length(pr, pr->original, longest, false, "");
     errno = EIO;
     return r;
 }
@@ -234,15 +233,15 @@ int shrink_finish(struct pairing *pr)
     if (!shrink_from(pr))
         return 0;
     if (clear_words(pr) < 0 ||
-        cut(pr, pr->reflection, layout_reflection_bytes(pr->size), "the reflection of ") < 0 ||
-        cut(pr, pr->original, pr->size, "") < 0)
+        set_length(pr, pr->reflection, layout_reflection_bytes(pr->size), false,
+                   "the reflection of ") < 0 ||
+        set_length(pr, pr->original, pr->size, false, "") < 0)
         return -1;
     /* persist-order S4 (reader: shrink_from, in a later adopt): words and lengths of both files are durable
      * before the shrink word no longer says that they are to be cleared and cut. */
-    if (fsops_fsync(pr->reflection) < 0)
-        return report_errno(errno, "cannot make the reflection of %s durable", pr->path);
-    if (fsops_fsync(pr->original) < 0)
-        return report_errno(errno, "cannot make the length of %s durable", pr->path);
+    if (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->original) < 0)
+        return report_errno(errno, "cannot make the length of %s, or of its reflection, durable",
+                            pr->path);
     if (store_word(pr, MANIFEST_SHRINK_WORD, 0) < 0)
         return GROWTH_LOST;
     /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean:
