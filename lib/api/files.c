@@ -208,7 +208,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
-    if (check_not_mapped_twice(f) < 0 || views_fit(f, &f->shared) < 0 || views_map(f) < 0 ||
+    if (check_not_mapped_twice(f) < 0 || views_map(f, &f->shared) < 0 ||
         (!f->pairing.joined && attach_first(f, wish->options) < 0) || file_check(f) < 0 ||
         pairing_unlock_attach(&f->pairing) < 0)
         return -1;

@@ -146,7 +146,7 @@ int ato_tx_adopt(ato_tx *tx)
     if ((owner & TX_UNDECIDED) || !__atomic_compare_exchange_n(&t->owner, &owner, asks, false,
                                                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return report_error(EBUSY, "another thread is taking the transaction over");
-    bool fenced = page_barrier();
+    bool fenced = persist_barrier();
     bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
     bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
     /* The owner may have ended the transaction meanwhile, in a call that was under way. */

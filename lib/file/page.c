@@ -8,7 +8,6 @@
 #include <immintrin.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -24,19 +23,6 @@ enum { SLEEP_NS = 10 * 1000 * 1000 };
 static_assert(offsetof(struct page_state, notes) == offsetof(struct page_state, pad) + 2 &&
                   offsetof(struct page_state, pad) % 4 == 0,
               "the word that sleepers sleep on");
-
-static bool have_barrier;
-
-/* When the library is loaded. */
-static void __attribute__((constructor(101))) set_up(void)
-{
-    have_barrier = persist_can_fence_threads();
-}
-
-bool page_barrier(void)
-{
-    return have_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
-}
 
 /*
  * The word that sleepers sleep on: written, notes and flags. Not `holder`: it may have the same value again
@@ -55,7 +41,7 @@ void page_sleep(struct page_state *s, uint64_t ns)
     __atomic_fetch_or(&s->notes, PAGE_SLEEPERS, __ATOMIC_SEQ_CST);
     /* Replaces the barrier that page_release() does not have. Global: another process may hold
      * the page. */
-    (void)page_barrier();
+    (void)persist_barrier();
     uint32_t seen = __atomic_load_n(word_of_sleepers(s), __ATOMIC_RELAXED) | NOTE_IN_WORD;
     if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED))
         return;

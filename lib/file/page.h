@@ -22,9 +22,6 @@
  * of a page or two. */
 enum { PAGE_SPINS = 200 };
 
-/* Makes every thread of the process execute a full barrier. Returns false if the kernel cannot do that. */
-bool page_barrier(void);
-
 /* The place in the process's table of the transaction that page_state.tx names: constant for as long as the
  * transaction lives, and the same for all epochs of a mapping. */
 enum { PAGE_TX_PLACES = 1 << 16 };

@@ -36,15 +36,13 @@ static uint64_t whole(uint64_t n)
     return (n + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
 }
 
-bool table_touches_other(const void *addr, size_t n, const struct mapping *m)
+bool table_touches(const void *addr, size_t n)
 {
     uint64_t first = (uint64_t)(uintptr_t)addr >> TABLE_SHIFT;
     uint64_t last = ((uint64_t)(uintptr_t)addr + (n ? n - 1 : 0)) >> TABLE_SHIFT;
-    for (uint64_t i = first; i <= last && i < TABLE_ENTRIES; i++) {
-        const struct mapping *there = __atomic_load_n(&table_entries[i], __ATOMIC_ACQUIRE);
-        if (there && there != m)
+    for (uint64_t i = first; i <= last && i < TABLE_ENTRIES; i++)
+        if (table_entry(i))
             return true;
-    }
     return false;
 }
 

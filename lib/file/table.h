@@ -47,8 +47,8 @@ struct mapping *table_expect(const void *addr);
 /* The same, if the caller may write to the mapping's file. NULL with a sentence: EINVAL, EACCES. */
 struct mapping *table_find_to_change(const void *addr);
 
-/* Returns true if [addr, addr + n) reaches into a mapping other than `m` (NULL: into any). */
-bool table_touches_other(const void *addr, size_t n, const struct mapping *m);
+/* Returns true if [addr, addr + n) reaches into a mapping. */
+bool table_touches(const void *addr, size_t n);
 
 /* Returns true if all of [addr, addr + n) is plain memory. n > 0. */
 static inline bool table_is_plain(const void *addr, size_t n)
@@ -57,7 +57,7 @@ static inline bool table_is_plain(const void *addr, size_t n)
     if (table_find(addr) || last < (uint64_t)(uintptr_t)addr)
         return false;
     if (__builtin_expect(n > TABLE_GRAIN, 0))
-        return !table_touches_other(addr, n, NULL);
+        return !table_touches(addr, n);
     return !table_find((const void *)(uintptr_t)last);
 }
 

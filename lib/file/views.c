@@ -18,21 +18,17 @@ static char *map_one(const struct file *f, int fd, uint64_t n, int prot, const c
     return NULL;
 }
 
-int views_fit(const struct file *f, const struct shared *s)
-{
-    const uint64_t most = s->capacity * PAGE_BYTES;
-    if (!most || f->max_size <= most)
-        return 0;
-    return report_error(
-        EFBIG,
-        "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu does "
-        "not fit. Use a smaller max_size, or map the file when they have unmapped it",
-        f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
-}
-
-int views_map(struct file *f)
+int views_map(struct file *f, const struct shared *s)
 {
     const int prot = f->reader ? PROT_READ : PROT_READ | PROT_WRITE;
+    const uint64_t most = s->capacity * PAGE_BYTES;
+    if (most && f->max_size > most)
+        return report_error(
+            EFBIG,
+            "other processes have %s mapped with room for %llu bytes: a mapping up to byte %llu "
+            "does "
+            "not fit. Use a smaller max_size, or map the file when they have unmapped it",
+            f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
     f->o = map_one(f, f->pairing.original, f->max_size, prot, "");
     if (!f->o)
         return -1;
@@ -64,5 +60,5 @@ int views_lengthen(struct file *f, uint64_t size)
     views_unmap(f);
     f->limit = size;
     f->max_size = layout_pages(size) * PAGE_BYTES;
-    return views_map(f);
+    return views_map(f, &f->shared);
 }

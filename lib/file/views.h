@@ -5,13 +5,10 @@
 
 #include "lib/file/file.h"
 
-/* Returns 0; -1 with EFBIG if the shared memory of other processes has no room for the states of all pages. If there is none,
- * it is yet to be made. */
-int views_fit(const struct file *f, const struct shared *s);
-
 /* Maps views of both files up to max_size, a reader's for reading, so that growing needs no new view. An access beyond the end of a
- * file would be SIGBUS; the size check of each call prevents it. Returns 0; -1 with errno. */
-int views_map(struct file *f);
+ * file would be SIGBUS; the size check of each call prevents it. `s`: the shared memory of other processes; or, with a capacity of
+ * 0, it is yet to be made. Returns 0; -1 with errno: EFBIG if it has no room for the states of all pages. */
+int views_map(struct file *f, const struct shared *s);
 
 /* Does nothing if there are no views. */
 void views_unmap(struct file *f);

@@ -45,7 +45,7 @@ static int watch(struct pairing *pr, void *arg)
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
-    if (r == 0 && (views_fit(f, &shared) < 0 || views_map(f) < 0))
+    if (r == 0 && views_map(f, &shared) < 0)
         r = -1;
     if (r != 0) {
         views_unmap(f);
@@ -173,53 +173,45 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
     return done;
 }
 
-static int read_patiently(struct file *f, uint64_t offset, char *dst, uint64_t n,
-                          uint64_t *versions, unsigned *tries)
+int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
+    struct file *f = m->file;
+    struct read_versions v;
     const uint64_t began = clock_ns();
+    unsigned tries = 0;
     uint32_t marked = 0;
-    for (;; ++*tries) {
-        const int r = try_once(f, offset, dst, n, versions, &marked);
-        if (r > 0)
-            return 0;
+    int r;
+    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
+        return -1;
+    while ((r = try_once(f, offset, dst, n, v.of, &marked)) <= 0) {
         /* Five tries at least: to copy some GiB may take longer than the wait. */
-        const uint64_t waited = *tries < 4 ? 0 : ms_since(began);
+        const uint64_t waited = ++tries < 5 ? 0 : ms_since(began);
         if (r < 0 && (errno != EAGAIN || waited >= reader_patience_ms))
-            return -1;
-        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS))
-            return give_up(f, marked);
+            break;
+        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS)) {
+            r = give_up(f, marked);
+            break;
+        }
         seam_point(SEAM_WAIT, f);
         if (r < 0 || !reader_watches(f) || (marked && waited >= 10))
             clock_nap(1000 * 1000);
         else if (marked)
-            page_pause(*tries);
+            page_pause(tries);
     }
-}
-
-int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
-{
-    struct read_versions v;
-    unsigned tries = 0;
-    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
-        return -1;
-    const int r = read_patiently(m->file, offset, dst, n, v.of, &tries);
     read_versions_free(&v);
-    if (r == 0 && !m->quick && reader_watches(m->file))
+    if (r < 0)
+        return -1;
+    if (!m->quick && reader_watches(f))
         __atomic_store_n(&m->quick, m->offset + m->reach, __ATOMIC_RELEASE);
-    if (r == 0 && tries > 1)
+    if (tries > 1)
         count(m, COUNT_READ_RETRIES, tries - 1);
-    return r;
+    return 0;
 }
 
 int reader_refresh(struct file *f)
 {
-    struct reader *r = f->reader;
-    int known = 0;
-    pthread_mutex_lock(&r->lock);
-    if (!reader_watches(f) && !is_quiet(f))
-        known = look(f);
-    pthread_mutex_unlock(&r->lock);
-    return known;
+    uint32_t marked;
+    return reader_watches(f) || try_once(f, 0, NULL, 0, NULL, &marked) >= 0 ? 0 : -1;
 }
 
 int reader_size(struct file *f, uint64_t *size)

@@ -36,9 +36,17 @@ void persist_init(struct persist *p, enum persist_domain domain)
               (ebx & bit_CLWB);
 }
 
-bool persist_can_fence_threads(void)
+static bool have_barrier;
+
+/* When the library is loaded, before other threads store data. */
+static void __attribute__((constructor(101))) set_up(void)
 {
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    have_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+bool persist_barrier(void)
+{
+    return have_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
 /* A full barrier on every CPU that runs a thread of a registered process; a thread that does not run passed a
@@ -46,7 +54,7 @@ bool persist_can_fence_threads(void)
 void persist_real_fence_threads(const struct persist *p)
 {
     (void)p;
-    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    (void)persist_barrier();
 }
 
 int persist_msync(const void *addr, size_t n)

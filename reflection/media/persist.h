@@ -149,11 +149,10 @@ static inline bool persist_shares_flush(const struct persist *p, const uint64_t 
 #define persist_fence(p) SEAM_AT("fence", PERSIST_CALL(fence)(p))
 
 /* A fence in every thread of the process: for data that one thread stored and another one commits. Expensive.
- * Only after persist_can_fence_threads() returned true. */
+ * Only where persist_barrier() returns true. */
 #define persist_fence_threads(p) SEAM_AT("fence_threads", PERSIST_CALL(fence_threads)(p))
 
-/* Registers the process for persist_fence_threads(): to be called once, before other threads store data.
- * Returns false if the kernel does not support it. */
-bool persist_can_fence_threads(void);
+/* Makes every thread of each process with libato execute a full barrier. Returns false if the kernel cannot do that. */
+bool persist_barrier(void);
 
 #endif

@@ -182,8 +182,8 @@ int growth_prepare(struct pairing *pr, uint64_t to)
 
 int shrink_announce(struct pairing *pr, uint64_t to)
 {
-    if (to >= pr->size ||
-        shrink_from(pr)) /* announced already, and durable before the size word that goes with it */
+    /* Announced already: durable before the size word that goes with it. */
+    if (to >= pr->size || shrink_from(pr))
         return 0;
     /* persist-order S1 (reader: growth_settle): the old length is durable in the shrink word before the
      * size word says less. Otherwise the file could not be distinguished from one that another program
@@ -237,7 +237,7 @@ int shrink_finish(struct pairing *pr)
                    "the reflection of ") < 0 ||
         set_length(pr, pr->original, pr->size, false, "") < 0)
         return -1;
-    /* persist-order S4 (reader: shrink_from, in a later adopt): words and lengths of both files are durable
+    /* persist-order S4 (reader: shrink_finish, in a later adopt): words and lengths of both files are durable
      * before the shrink word no longer says that they are to be cleared and cut. */
     if (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot make the length of %s, or of its reflection, durable",
