@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -42,6 +41,12 @@ void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
     snprintf(name, 64, "/ato-%s-%llx", hex, (unsigned long long)generation);
 }
 
+/* The end of what is allocated when the object is made. */
+static uint64_t ready_end(uint64_t capacity_pages)
+{
+    return SHARED_READY_AT + capacity_pages / SHARED_BATCH_PAGES;
+}
+
 static uint64_t groups_behind(uint64_t capacity_pages)
 {
     return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
@@ -61,13 +66,11 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     madvise(s->base, s->mapped, MADV_DONTDUMP);
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
+    s->ready = (uint8_t *)(s->base + SHARED_READY_AT);
     s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
-    s->ready = calloc(capacity_pages / GROUP_PAGES / SHARED_BATCH + 1, 1);
-    if (!s->ready)
-        return report_error(ENOMEM, "no memory to map a file");
     return 0;
 }
 
@@ -160,7 +163,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
         goto fail;
     }
-    if (shared_allocate(s, 0, SHARED_THREADS_AT, "slots") < 0 ||
+    if (shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
         map_object(s, pages, PROT_READ | PROT_WRITE) < 0)
         goto fail;
     struct shared_header *h = s->header;
@@ -187,12 +190,12 @@ fail:
 /* Checks the header of an object. I5: its makers may write to the file, but it may be any file with that name. */
 static bool is_object_of(const struct shared_header *h, const struct manifest_record *record)
 {
-    const uint64_t least = GROUP_PAGES * SHARED_BATCH, most = 1ull << 36;
     return h->magic == SHARED_MAGIC && h->version == SHARED_VERSION && h->slots == MANIFEST_SLOTS &&
            memcmp(h->id, record->id, 16) == 0 && memcmp(h->boot_id, record->boot_id, 16) == 0 &&
            h->generation == record->shm_generation && h->inode == record->inode &&
-           h->domain == record->domain && h->capacity >= least && h->capacity <= most &&
-           (h->capacity & (h->capacity - 1)) == 0 && h->groups_at == groups_behind(h->capacity);
+           h->domain == record->domain && h->capacity >= SHARED_BATCH_PAGES &&
+           h->capacity <= SHARED_CAPACITY_MAX && (h->capacity & (h->capacity - 1)) == 0 &&
+           h->groups_at == groups_behind(h->capacity);
 }
 
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
@@ -211,7 +214,8 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
         r = report_error(EACCES,
                          "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                          s->name, (unsigned)st.st_uid, path);
-    else if (r > 0 && s->fd >= 0 && is_object_of(&h, record) && st.st_size >= SHARED_THREADS_AT)
+    else if (r > 0 && s->fd >= 0 && is_object_of(&h, record) &&
+             (uint64_t)st.st_size >= ready_end(h.capacity))
         r = map_object(s, h.capacity, prot);
     else if (r > 0)
         report_error(EBUSY,
@@ -235,7 +239,6 @@ void shared_close(struct shared *s, bool remove)
         munmap(s->base, s->mapped);
     if (s->fd >= 0)
         close(s->fd);
-    free(s->ready);
     memset(s, 0, sizeof(*s));
     s->fd = -1;
 }
@@ -290,45 +293,17 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
     return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
 }
 
-/* ---- walking ---- */
-
-enum { BATCH_PAGES = SHARED_BATCH * GROUP_PAGES };
-
-/* Returns the first batch of the directory, from `batch` on, that exists; the number of batches if there is none. Another
- * process may have made it: then it has space and is not all holes. */
-static uint64_t next_batch(struct shared *s, uint64_t batch)
-{
-    if (__atomic_load_n(&s->ready[batch], __ATOMIC_ACQUIRE))
-        return batch;
-    const uint64_t at = SHARED_DIRECTORY_AT + batch * SHARED_BATCH * 4;
-    const uint64_t batches = s->capacity / BATCH_PAGES;
-    const off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
-    const uint64_t next = ((uint64_t)data - SHARED_DIRECTORY_AT) / (SHARED_BATCH * 4);
-    if (data < 0 || next >= batches)
-        return batches;
-    __atomic_store_n(&s->ready[next], 1, __ATOMIC_RELEASE);
-    return next;
-}
-
-struct page_state *shared_look(struct shared *s, uint64_t page)
-{
-    return next_batch(s, page / BATCH_PAGES) == page / BATCH_PAGES ? shared_peek(s, page) : NULL;
-}
-
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end)
 {
     if (end > s->capacity)
         end = s->capacity;
     while (*page < end) {
-        const uint64_t batch = next_batch(s, *page / BATCH_PAGES);
-        if (batch != *page / BATCH_PAGES) {
-            *page = batch * BATCH_PAGES;
-            continue;
-        }
+        const bool ready = __atomic_load_n(&s->ready[*page / SHARED_BATCH_PAGES], __ATOMIC_ACQUIRE);
+        const uint64_t step = ready ? GROUP_PAGES : SHARED_BATCH_PAGES;
         struct page_state *found = shared_peek(s, (*page)++);
         if (found)
             return found;
-        *page = ((*page - 1) / GROUP_PAGES + 1) * GROUP_PAGES;
+        *page = ((*page - 1) / step + 1) * step;
     }
     return NULL;
 }

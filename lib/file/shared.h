@@ -11,7 +11,8 @@
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
  *   4096        slots: 1024 of 32 bytes
- *   36864       counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
+ *   36864       batches of the directory: 1 byte for each, 1: it has space
+ *   4231168     counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -152,11 +153,18 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 10
+#define SHARED_VERSION 11
+
+/* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
+#define SHARED_BATCH       4096u
+#define SHARED_BATCH_PAGES (SHARED_BATCH * GROUP_PAGES)
+
+#define SHARED_CAPACITY_MAX (1ull << 36) /* pages */
 
 enum {
     SHARED_SLOTS_AT = 4096,
-    SHARED_THREADS_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    SHARED_READY_AT = SHARED_SLOTS_AT + MANIFEST_SLOTS * sizeof(struct shared_slot),
+    SHARED_THREADS_AT = SHARED_READY_AT + SHARED_CAPACITY_MAX / SHARED_BATCH_PAGES,
     SHARED_THREADS_BYTES = 12288, /* for each slot */
     SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
     SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
@@ -168,7 +176,7 @@ struct shared {
     struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
-    uint8_t *ready; /* per batch of the directory: this process saw it allocated */
+    uint8_t *ready; /* per batch of the directory */
     uint64_t capacity;
     uint32_t last_group; /* 2^n - 1 */
     char *base;
@@ -176,9 +184,6 @@ struct shared {
     int fd;
     char name[64];
 };
-
-/* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
-#define SHARED_BATCH 4096u
 
 /* Makes a new object for the pairing `record`, and removes that of *generation, which dead users may have left;
  * *generation becomes the new one's. An object of another user that cannot be removed is emptied and used as the
@@ -193,10 +198,6 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
 #define SHARED_NOT_THERE 1
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path, int access);
-
-/* shared_peek() for a process that may only read the file, and makes no states: it also finds states that only other
- * processes have seen. */
-struct page_state *shared_look(struct shared *s, uint64_t page);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);
@@ -239,6 +240,7 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page);
 static inline struct page_state *shared_peek(const struct shared *s, uint64_t page)
 {
     uint64_t group = page / GROUP_PAGES;
+    /* Pairs with the release in shared_make_state(): the batch has space. */
     if (__builtin_expect(!__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 0))
         return NULL;
     /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */

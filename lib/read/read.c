@@ -109,9 +109,9 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        const struct page_state *s = marked                        ? shared_look(&f->shared, page)
-                                     : *version == READ_NOT_COPIED ? load_look(f, page)
-                                                                   : shared_peek(&f->shared, page);
+        const struct page_state *s = !marked && *version == READ_NOT_COPIED
+                                         ? load_look(f, page)
+                                         : shared_peek(&f->shared, page);
         if (!s && !marked)
             return -1;
         uint64_t now = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0; /* 0: not loaded */

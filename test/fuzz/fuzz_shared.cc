@@ -97,7 +97,7 @@ void let_through(enum seam_point point, const void *about)
 // ---- the two files ----
 
 constexpr uint64_t MOST = 64 * PAGE;
-// The object's view: header, slots, counters, directory of 2^26 groups, groups.
+// The object's view: header, slots, batches, counters, directory of 2^26 groups, groups.
 constexpr uint64_t GROUPS_AT = SHARED_DIRECTORY_AT + (4ull << 26),
                    OBJECT = GROUPS_AT + (128ull << 26);
 
@@ -245,7 +245,7 @@ uint64_t Scene::place(uint32_t told) const
 {
     const uint64_t directory = SHARED_DIRECTORY_AT;
     uint64_t far = told >> 3;
-    const uint64_t of_processes[] = {SHARED_SLOTS_AT, SHARED_SLOTS_AT, SHARED_THREADS_AT};
+    const uint64_t of_processes[] = {SHARED_SLOTS_AT, SHARED_READY_AT, SHARED_THREADS_AT};
     switch (told & 7) {
     case 0:
     case 1:

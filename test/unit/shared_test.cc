@@ -108,10 +108,10 @@ TEST_F(Shared, ObjectCanBeJoinedAndWatched)
     EXPECT_EQ(other.header->size, 12345u);
     shared_close(&other, false);
     ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), 0) << report_sentence();
-    const page_state *seen = shared_look(&other, 9000);
+    const page_state *seen = shared_peek(&other, 9000);
     ASSERT_NE(seen, nullptr);
     EXPECT_EQ(seen->bitmap, 9u);
-    EXPECT_EQ(shared_look(&other, 100000), nullptr);
+    EXPECT_EQ(shared_peek(&other, 100000), nullptr);
     shared_close(&other, false);
 }
 
