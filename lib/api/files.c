@@ -152,9 +152,7 @@ static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
     int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
-    if (r != 0)
-        return r < 0 ? -1 : PAIRING_NOT_YET;
-    return attach_enter(f);
+    return r == 0 ? attach_enter(f) : r;
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the

@@ -67,7 +67,6 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
     s->ready = (uint8_t *)(s->base + SHARED_READY_AT);
-    s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
@@ -209,7 +208,7 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
     s->fd = fsops->shm_open(s->name, access | O_NONBLOCK | O_CLOEXEC, 0);
     if (s->fd < 0 && errno != ENOENT)
         return report_errno(errno, "cannot open the shared memory /dev/shm%s", s->name);
-    int r = s->fd < 0 ? SHARED_NOT_THERE : read_header(s, file, &h, &st);
+    int r = s->fd < 0 ? PAIRING_NOT_YET : read_header(s, file, &h, &st);
     if (r == 0)
         r = report_error(EACCES,
                          "the shared memory /dev/shm%s is of user %u, which may not write to %s",

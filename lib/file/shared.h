@@ -31,8 +31,7 @@
 #ifndef ATO_LIB_FILE_SHARED_H
 #define ATO_LIB_FILE_SHARED_H
 
-#include "reflection/format/manifest.h"
-#include "reflection/pairing/ownership.h"
+#include "reflection/pairing/pairing.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -173,7 +172,6 @@ enum {
 struct shared {
     struct shared_header *header; /* first: a reader's changes last (reader.c) */
     struct shared_slot *slots;
-    struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
     uint8_t *ready; /* per batch of the directory */
@@ -192,10 +190,9 @@ struct shared {
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, const struct trust *file);
 
-/* Maps the object that other processes made for the pairing `record`. Returns 0; SHARED_NOT_THERE with a sentence,
+/* Maps the object that other processes made for the pairing `record`. Returns 0; PAIRING_NOT_YET with a sentence,
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
  * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */
-#define SHARED_NOT_THERE 1
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path, int access);
 
@@ -222,7 +219,7 @@ static inline uint32_t shared_given_to(const struct shared *s, unsigned slot)
 static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,
                                                      unsigned thread)
 {
-    return &s->threads[slot * SHARED_THREADS + thread];
+    return (struct shared_thread *)(s->base + SHARED_THREADS_AT) + slot * SHARED_THREADS + thread;
 }
 
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are

@@ -50,7 +50,7 @@ static int watch(struct pairing *pr, void *arg)
     if (r != 0) {
         views_unmap(f);
         shared_close(&shared, false);
-        return r < 0 ? -1 : PAIRING_NOT_YET;
+        return r;
     }
     memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
     /* Release: a thread that sees the header sees the other fields. From now on the reader watches. */

@@ -76,8 +76,8 @@ static int await_death(const struct participant *p)
 static int join(struct participant *p, const struct trust *trust)
 {
     enum { PATIENCE_MS = 1000 };
-    int joined = SHARED_NOT_THERE;
-    for (unsigned i = 0; i <= PATIENCE_MS && joined == SHARED_NOT_THERE; i++) {
+    int joined = PAIRING_NOT_YET;
+    for (unsigned i = 0; i <= PATIENCE_MS && joined == PAIRING_NOT_YET; i++) {
         if (i) /* the last one is just ending */
             clock_nap(1000 * 1000);
         const enum locks_answer lives = locks_ask(p->lock, 1, PAIRING_LIVES);

@@ -60,12 +60,10 @@ int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *fl
     for (size_t i = 0; i < n; i++)
         __atomic_store_n(flips[i].word, __atomic_load_n(flips[i].word, __ATOMIC_RELAXED),
                          __ATOMIC_RELAXED);
-    unsigned status = _xbegin();
-    if (status == _XBEGIN_STARTED) {
-        for (size_t i = 0; i < n; i++)
-            *(volatile uint64_t *)flips[i].word = flips[i].value;
-        _xend();
-        return 1;
-    }
-    return 0;
+    if (_xbegin() != _XBEGIN_STARTED)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        *(volatile uint64_t *)flips[i].word = flips[i].value;
+    _xend();
+    return 1;
 }

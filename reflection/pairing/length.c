@@ -66,17 +66,10 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
     return persist_flush_word(&pr->persist, word) < 0 ? lost(pr, "the manifest of") : 0;
 }
 
-/* The words of the mapped manifest, which is not damaged: pr->size was read from it. */
-static struct manifest_sizes sizes_of(const struct pairing *pr)
-{
-    struct manifest_sizes s;
-    (void)manifest_sizes(pr->manifest, &s);
-    return s;
-}
-
 int growth_settle(struct pairing *pr)
 {
-    const struct manifest_sizes s = sizes_of(pr);
+    struct manifest_sizes s;
+    (void)manifest_sizes(pr->manifest, &s); /* not damaged: pr->size was read from it */
     const off_t length = fsops_length(pr->original);
     if (length < 0)
         return report_errno(errno, "cannot find the length of %s", pr->path);
@@ -133,8 +126,9 @@ static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
 
 int growth_end(struct pairing *pr, uint64_t to)
 {
-    const struct manifest_sizes s = sizes_of(pr);
+    struct manifest_sizes s;
     int r = 0;
+    (void)manifest_sizes(pr->manifest, &s); /* not damaged, as above */
     if (to <= s.growth || !has_length(pr, to, growth_longest(pr->size, s.shrunk)))
         r = growth_settle(pr);
     if (r < 0 || s.growth <= pr->size || (r = store_word(pr, MANIFEST_GROWTH_WORD, 0)) < 0)

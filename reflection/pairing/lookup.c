@@ -62,7 +62,7 @@ static bool still_says(const struct pairing *pr, const struct attribute *a)
 {
     struct attribute now;
     return attribute_read(pr->original, pr->path, &now) == ATTRIBUTE_FOUND &&
-           now.inode == a->inode && memcmp(now.id, a->id, sizeof(now.id)) == 0;
+           memcmp(&now, a, sizeof(now)) == 0;
 }
 
 /* The file is preferred to what its attribute names. Returns 0: there is no pairing; -1. */

@@ -141,9 +141,9 @@ TEST_F(Shared, ObjectThatDoesNotMatchTheManifestIsNotJoined)
         SCOPED_TRACE(&change - wrong);
         *s.header = good;
         change(*s.header);
-        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
         EXPECT_NE(std::string(report_sentence()).find(s.name), std::string::npos);
-        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), SHARED_NOT_THERE);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), PAIRING_NOT_YET);
     }
     *s.header = good;
     const std::string path = std::string("/dev/shm") + s.name;
@@ -154,9 +154,9 @@ TEST_F(Shared, ObjectThatDoesNotMatchTheManifestIsNotJoined)
         ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
     }
     ASSERT_EQ(truncate(path.c_str(), 4096), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
     ASSERT_EQ(unlink(path.c_str()), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), SHARED_NOT_THERE);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
     EXPECT_NE(std::string(report_sentence()).find("containers"), std::string::npos);
 }
 
