@@ -142,7 +142,7 @@ static int look_at_header(struct connection *c)
         memset(header, 0, MASK_HEADER); /* there is none */
     const bool is_masked = mask_is_on(header);
     if (!view) {
-        c->direct = true;
+        c->direct = !is_masked;
         /* A connection with RESERVED may have just given the file its reflection, with the mask. */
         return is_masked ? direct_settle(c) : SQLITE_OK;
     }

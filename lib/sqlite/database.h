@@ -43,7 +43,7 @@ struct database {
     bool whole;           /* the reflection of the file without a mask was seen to hold nothing */
 };
 
-/* Finds the database of the connection, maps it if it has a reflection, and lists the connection. c->writable becomes false if
+/* Finds the database of the connection, lists the connection, and maps the file if it has a reflection. c->writable becomes false if
  * the process may not write to the file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 

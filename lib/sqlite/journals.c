@@ -105,12 +105,12 @@ static int write_header(struct connection *c, const void *from, int n, sqlite3_i
 
 static bool is_member(const struct connection *c, const void *name)
 {
-    return c->super && name && strcmp(c->super, name) == 0;
+    return c->super && strcmp(c->super, name) == 0;
 }
 
 static bool is_prepared(const struct connection *c, const void *name)
 {
-    return is_member(c, name) && c->prepared; /* other connections are of other threads */
+    return is_member(c, name) && c->prepared; /* no member: another thread's */
 }
 
 bool super_exists(const char *name)
@@ -121,7 +121,7 @@ bool super_exists(const char *name)
 void super_give_up(const char *name)
 {
     struct connection *c;
-    while ((c = database_find(is_prepared, name)) != NULL)
+    while (name && (c = database_find(is_prepared, name)) != NULL)
         c->prepared = false;
 }
 
