@@ -109,27 +109,32 @@ static int write_ranges(struct writes *w, unsigned flags)
     return result;
 }
 
-/* `one`: a source of an epoch is copied before. */
-static int write_list(const struct ato_iovec *iov, unsigned count, unsigned flags, bool one)
+/* There is memory for `count` ranges, which is all 0. */
+static int write_list(struct writes *w, const struct ato_iovec *iov, unsigned count, unsigned flags)
 {
-    struct writes w = {.each = calloc(count, sizeof(*w.each) + 2 * sizeof(*w.spans)), .one = one};
     int r = 0;
-    if (!w.each)
-        return report_error(ENOMEM, "no memory to write %u ranges", count);
-    w.spans = (struct page_span *)(w.each + count);
     for (unsigned i = 0; i < count && r == 0; i++)
-        r = add(&w, &iov[i]);
-    if (r == 0 && w.n)
-        r = write_ranges(&w, flags);
-    for (struct staging_write *at = w.each; at < w.each + count; at++) {
+        r = add(w, &iov[i]);
+    if (r == 0 && w->n)
+        r = write_ranges(w, flags);
+    for (struct staging_write *at = w->each; at < w->each + count; at++) {
         if (r == 0 && at->to.m)
             range_count_write(at->to.m, at->n);
         if (r == 0 && at->from.m)
             range_count_read(at->from.m, at->n);
         free(at->copy);
     }
-    free(w.each);
     return r;
+}
+
+/* Copies n bytes from mapping to mapping, in one step: the bytes that `src` has when `dst` changes. The ranges may overlap, as with
+ * memmove(). */
+static int write_across(void *dst, const void *src, size_t n, unsigned flags)
+{
+    struct staging_write each = {0};
+    struct page_span spans[2];
+    struct writes w = {.each = &each, .spans = spans, .one = true};
+    return write_list(&w, &(struct ato_iovec){dst, src, n}, 1, flags);
 }
 
 /* ---- one range ---- */
@@ -157,10 +162,8 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     CALL_ON(from_call, from.m);
     int r;
     if (to.m) {
-        /* From mapping to mapping in one step: the bytes that `from` has when `to` changes. The ranges may overlap, as with
-         * memmove(). */
         if (from.m)
-            return write_list(&(struct ato_iovec){dst, src, n}, 1, flags, true) < 0 ? NULL : dst;
+            return write_across(dst, src, n, flags) < 0 ? NULL : dst;
         r = range_check_writable(to.m, dst);
         if (r == 0)
             r = write_side(&to, src, n, false, flags);
@@ -208,7 +211,13 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (count < 0)
         return report_error(EINVAL, "%d ranges", count);
-    return count ? write_list(iov, (unsigned)count, flags, false) : 0;
+    struct writes w = {.each = calloc((unsigned)count, sizeof(*w.each) + 2 * sizeof(*w.spans))};
+    if (!w.each && count)
+        return report_error(ENOMEM, "no memory to write %d ranges", count);
+    w.spans = (struct page_span *)(w.each + count);
+    const int r = write_list(&w, iov, (unsigned)count, flags);
+    free(w.each);
+    return r;
 }
 
 void *ato_memset(void *dst, int c, size_t n)

@@ -33,6 +33,7 @@ struct note {
     const struct page_state *state;
     uint64_t page;
     uint32_t content;
+    uint32_t at; /* its place in the hash table */
 };
 struct notes {
     struct note *each;

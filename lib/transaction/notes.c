@@ -50,8 +50,10 @@ static int make_room(struct notes *n)
     free(n->index);
     n->index = index;
     n->room = room;
-    for (uint64_t i = 0; i < n->n; i++)
-        n->index[place_of(n, n->each[i].state)] = (uint32_t)i + 1;
+    for (uint64_t i = 0; i < n->n; i++) {
+        n->each[i].at = place_of(n, n->each[i].state);
+        n->index[n->each[i].at] = (uint32_t)i + 1;
+    }
     return 0;
 }
 
@@ -70,7 +72,8 @@ int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version)
                             "a transaction that reads %llu pages: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
                             (unsigned long long)n->n + 1, (unsigned long long)t->max_pages);
-    n->each[n->n++] = (struct note){.file = f, .state = s, .page = page, .content = content};
+    n->each[n->n++] =
+        (struct note){.file = f, .state = s, .page = page, .content = content, .at = at};
     n->index[at] = (uint32_t)n->n;
     return 0;
 }
@@ -79,7 +82,7 @@ int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version)
 void notes_give_back(struct notes *n, uint64_t from)
 {
     while (n->n > from)
-        n->index[place_of(n, n->each[--n->n].state)] = 0;
+        n->index[n->each[--n->n].at] = 0;
 }
 
 /* Notes that are kept for the next transaction. */

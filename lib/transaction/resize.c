@@ -188,9 +188,7 @@ static int lengthen(struct tx *t, struct file *f, uint64_t size)
     if (!f->growing && f->pairing.size % PAGE_BYTES &&
         (claim_range(t, f, last, last) < 0 || space_make(f, last, PAGE_O_ALLOCATED) < 0))
         return -1;
-    if (clear_behind(f, size) < 0)
-        return -1;
-    if (on_media(f, growth_prepare, size) < 0)
+    if (clear_behind(f, size) < 0 || on_media(f, growth_prepare, size) < 0)
         return -1;
     f->growing = size;
     return 0;
