@@ -84,40 +84,33 @@ static int read_header(const struct shared *s, const struct trust *file, struct 
     return S_ISREG(st->st_mode) && ownership_maker(file, st);
 }
 
-/* Is the open object one that a dead user of this very file left? Returns 1: yes, or the user died before the object was
- * complete; 0: no; -1 with a sentence. The name proves nothing: a process that may write to a file may put another file's id into its
- * manifest, to have that file's object removed. */
-static int is_left(const struct shared *s, const struct manifest_record *record,
-                   const struct trust *file)
-{
-    struct shared_header h;
-    struct stat st;
-    const int r = read_header(s, file, &h, &st);
-    if (r <= 0 || st.st_nlink != 1)
-        return r < 0 ? -1 : 0;
-    return h.magic == 0 || (h.magic == SHARED_MAGIC && h.inode == record->inode &&
-                            h.device == record->device && memcmp(h.id, record->id, 16) == 0);
-}
-
-/* Removes such an object with the name s->name. In /dev/shm a user can remove only its own objects. Another user's is emptied; if
- * it can then be given owner, group and mode for all writers of the file, it stays open as s->fd, to be used anew. Returns 0, also
- * if there is none, or it cannot be removed; -1 with a sentence. */
+/* Removes the object with the name s->name, if a dead user of this very file left it, or died before it was complete. The name
+ * proves nothing: a process that may write to a file may put another file's id into its manifest, to have that file's object
+ * removed. In /dev/shm a user can remove only its own objects. Another user's is emptied; if it can then be given owner, group and
+ * mode for all writers of the file, it stays open as s->fd, to be used anew. Returns 0, also if there is none, or it cannot be
+ * removed; -1 with a sentence. */
 static int remove_left(struct shared *s, const struct manifest_record *record,
                        const struct trust *file)
 {
+    struct shared_header h;
+    struct stat st;
     s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
     if (s->fd < 0) /* absent, or not accessible */
         return errno == ENOENT || errno == EACCES
                    ? 0
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
-    const int left = is_left(s, record, file);
-    if (left > 0 && fsops->shm_unlink(s->name) < 0 && fsops->ftruncate(s->fd, 0) == 0 &&
+    const int r = read_header(s, file, &h, &st);
+    const bool left =
+        r > 0 && st.st_nlink == 1 &&
+        (h.magic == 0 || (h.magic == SHARED_MAGIC && h.inode == record->inode &&
+                          h.device == record->device && memcmp(h.id, record->id, 16) == 0));
+    if (left && fsops->shm_unlink(s->name) < 0 && fsops->ftruncate(s->fd, 0) == 0 &&
         ownership_give(file, s->fd) == 0)
         return 0;
     KEEP_ERRNO();
     close(s->fd);
     s->fd = -1;
-    return left < 0 ? -1 : 0;
+    return r < 0 ? -1 : 0;
 }
 
 /* Opens a new object, with one of three names. By that of the last generation and of the next one, dead processes may have left
@@ -158,13 +151,14 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     while (pages * PAGE_BYTES < capacity)
         pages *= 2;
     /* First of all: from here on the next process can use the object anew, should this one die. */
-    if (ownership_give(file, s->fd) < 0) {
+    const int r = ownership_give(file, s->fd);
+    if (r < 0)
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
-        goto fail;
+    if (r < 0 || shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
+        map_object(s, pages, PROT_READ | PROT_WRITE) < 0) {
+        shared_close(s, true);
+        return -1;
     }
-    if (shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
-        map_object(s, pages, PROT_READ | PROT_WRITE) < 0)
-        goto fail;
     struct shared_header *h = s->header;
     h->version = SHARED_VERSION;
     h->slots = MANIFEST_SLOTS;
@@ -181,9 +175,6 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->sizing.version = 1;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
-fail:
-    shared_close(s, true);
-    return -1;
 }
 
 /* Checks the header of an object. I5: its makers may write to the file, but it may be any file with that name. */
@@ -213,15 +204,16 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
         r = report_error(EACCES,
                          "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                          s->name, (unsigned)st.st_uid, path);
-    else if (r > 0 && s->fd >= 0 && is_object_of(&h, record) &&
-             (uint64_t)st.st_size >= ready_end(h.capacity))
+    else if (r == 1 && is_object_of(&h, record) && (uint64_t)st.st_size >= ready_end(h.capacity))
         r = map_object(s, h.capacity, prot);
-    else if (r > 0)
+    else if (r > 0) {
         report_error(EBUSY,
                      "%s is mapped by another process, and its shared memory /dev/shm%s is not "
                      "here, or another one has this name: that process is just ending, or the two "
                      "have different ones, as in containers",
                      path, s->name);
+        r = PAIRING_NOT_YET;
+    }
     if (r != 0)
         shared_close(s, false);
     return r;
