@@ -20,6 +20,11 @@
 #define ATTRIBUTE_NAME "user.ato"
 enum { ATTRIBUTE_MAX = PATH_MAX + 96 };
 
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
 int identity_of(int fd, struct identity *identity)
 {
     struct statx sx;
@@ -46,6 +51,12 @@ int identity_of(int fd, struct identity *identity)
     identity->mtime_sec = sx.stx_mtime.tv_sec;
     identity->mtime_nsec = sx.stx_mtime.tv_nsec;
     identity->ctime = (struct timespec){sx.stx_ctime.tv_sec, sx.stx_ctime.tv_nsec};
+    /* Changed since the clock was asked: more changes may follow at that very time. (A ctime of the future says that the clock was
+     * set back.) */
+    struct timespec now = {0};
+    if (is_before(&identity->asked, &identity->ctime) &&
+        clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 && !is_before(&now, &identity->ctime))
+        identity->asked = identity->ctime;
     identity->trust =
         (struct trust){sx.stx_uid, sx.stx_gid, ownership_mode(fd, sx.stx_mode & 07777)};
     /* The kernel stores an int, although the ioctl's number says long. */

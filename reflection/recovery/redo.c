@@ -32,7 +32,8 @@ bool redo_name_of(const char *name, uint64_t *number)
     redo_name(full, found);
     if (number)
         *number = found;
-    return strcmp(name, full) == 0;
+    /* One with more digits than 12 is somebody's file, which must not be swept up. */
+    return found >> 48 == 0 && strcmp(name, full) == 0;
 }
 
 static void begin(struct redo *r, const struct folder *f, uint64_t number)
@@ -98,8 +99,12 @@ int redo_create(struct redo *r, const struct folder *f, const struct persist *p,
 int redo_grow(struct redo *r, uint64_t words)
 {
     const uint64_t end = journal_length(&r->journal), more = journal_bytes(words) - end;
-    /* The first flush behind the old end, or with MAP_SYNC the first store there, makes the length durable too. */
-    if (fsops->fallocate(r->lock, 0, (off_t)end, (off_t)more) < 0)
+    /* persist-order J0 (reader: redo_open): the length is durable before a commit line that needs it: such a line in a shorter
+     * file is damage. With MAP_SYNC the first store behind the old end does that, before the line is stored. In domain msync the
+     * kernel may write the page of the line first.
+     * explorer: drop fsync survives: its commits fit into the length before. */
+    if (fsops->fallocate(r->lock, 0, (off_t)end, (off_t)more) < 0 ||
+        (r->journal.domain == PERSIST_MSYNC && fsops_fsync(r->lock) < 0))
         return report_errno(errno,
                             "cannot make the journal %s larger, which a commit of %" PRIu64
                             " words needs, by %" PRIu64 " bytes",

@@ -235,7 +235,8 @@ TEST_F(Redo, NamesAreClassified)
     EXPECT_EQ(made, name);
     for (const std::string &other :
          {name + "a", name + ".", name + ".tmp", name.substr(1), name.substr(0, 19),
-          "journal-" + std::string(32, 'a'), std::string("journal-00000000002A")})
+          "journal-" + std::string(32, 'a'), "journal-" + std::string(13, '1'),
+          "journal-" + std::string(16, 'a'), std::string("journal-00000000002A")})
         EXPECT_FALSE(redo_name_of(other.c_str(), nullptr)) << other;
 }
 
