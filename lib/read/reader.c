@@ -86,19 +86,35 @@ static int note(struct file *f)
     return pairing_unlock_attach(pr);
 }
 
+static int find(struct file *f)
+{
+    /* Otherwise a forked child could inherit the descriptor of a manifest that is not noted anywhere, and with it
+     * a lock. */
+    mutex_lock(MUTEX_LOOKING);
+    const int found = pairing_find(&f->pairing, &f->reader->wish);
+    mutex_unlock(MUTEX_LOOKING);
+    return found;
+}
+
+/* `found`: the result of the first find(). A process that maps or unmaps the file is done with it in a moment. */
+static int find_again(struct file *f, int found)
+{
+    enum { PATIENCE_MS = 30000, ENDING_MS = 1000 };
+    unsigned ends = 0;
+    for (unsigned i = 0; found > 0 && i < PATIENCE_MS && ends <= ENDING_MS; i++) {
+        clock_nap(1000 * 1000);
+        found = find(f);
+        ends += found == PAIRING_NOT_YET;
+    }
+    return found ? -1 : note(f);
+}
+
 /* Finds out how the file is now. The caller holds the reader's lock. Returns 0; -1: that cannot be told; EAGAIN: recovery is
  * necessary. */
 static int look(struct file *f)
 {
-    struct reader *r = f->reader;
-    struct pairing *pr = &f->pairing;
-    r->sure = false;
-    /* Otherwise a forked child could inherit the descriptor of a manifest that is not noted anywhere, and with it
-     * a lock. */
-    mutex_lock(MUTEX_LOOKING);
-    int found = pairing_find(pr, &r->wish);
-    mutex_unlock(MUTEX_LOOKING);
-    return found < 0 ? -1 : note(f);
+    f->reader->sure = false;
+    return find_again(f, find(f));
 }
 
 /* ---- while no process writes to the file ---- */
@@ -251,7 +267,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     r->own.cut = UINT64_MAX;
     persist_init(&f->persist, domain_of(fd));
     file_set_limit(f, identity->size, wish);
-    const int opened = pairing_open(&f->pairing, fd, identity, &r->wish);
+    const int opened = find_again(f, pairing_open(&f->pairing, fd, identity, &r->wish));
     r->wish.domain = PERSIST_AUTO; /* whichever a process maps it in later */
-    return opened < 0 ? -1 : note(f);
+    return opened;
 }

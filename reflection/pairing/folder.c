@@ -178,12 +178,15 @@ int folder_lock_file(const struct folder *f, const char *name, int access, off_t
     if (fd < 0)
         return -1;
     locks_keep(fd);
-    const int named = locks_wait(fd, type, byte, 1) < 0
-                          ? report_errno(errno, "cannot lock %s %s/%s", what, f->path, name)
-                          : folder_names(f, name, fd);
+    int named = 0;
+    if (access != O_RDONLY || locks_try(fd, type, byte, 1) != LOCKS_TAKEN)
+        named = locks_wait(fd, type, byte, 1) < 0
+                    ? report_errno(errno, "cannot lock %s %s/%s", what, f->path, name)
+                    : folder_names(f, name, fd);
     if (named == 1)
         return fd;
-    if (named == 0) /* removed or set aside meanwhile: its lock has no meaning any more */
+    if (named ==
+        0) /* removed or set aside meanwhile: its lock has no meaning any more. Or it cannot be had at once */
         errno = ENOENT;
     locks_close(fd);
     return -1;

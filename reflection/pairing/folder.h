@@ -44,8 +44,8 @@ int folder_names(const struct folder *f, const char *name, int fd);
 int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
                      const char *what);
 
-/* The same; and locks a byte (shared, if `access` is O_RDONLY), and checks that the file still has its name. Locks on a file
- * that is not trusted do not count. */
+/* The same; and locks a byte (shared, and without a wait, if `access` is O_RDONLY: ENOENT too if it is locked), and checks that
+ * the file still has its name. Locks on a file that is not trusted do not count. */
 int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
                      const struct trust *file, const char *what);
 

@@ -91,6 +91,7 @@ struct pairing_wish {
     void *arg;
 };
 
+#define PAIRING_BUSY    1
 #define PAIRING_NOT_YET 2
 
 /* How the files of the pairing are opened. */

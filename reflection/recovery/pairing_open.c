@@ -185,6 +185,10 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
                 "%s has no reflection, and its file system no attributes by which one would be "
                 "noticed: a process that may write to it has to map it first",
                 pr->path);
+        if (r == 0 && wish->only_looks)
+            report_error(EBUSY, "%s is being mapped or unmapped all the time", pr->path);
+        if (r >= 0 && wish->only_looks)
+            return r == 0 ? PAIRING_BUSY : r;
         if (r < 0 || (r == PAIRING_NOT_YET && naps++ == NAPS))
             return -1;
         if (r == DUE &&
@@ -213,10 +217,10 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     pr->names = pairing_names(identity->inode);
-    if (identity_path(fd, identity, pr->path) == 0 && pairing_find(pr, wish) == 0)
-        return 0;
-    pairing_close(pr);
-    return -1;
+    const int r = identity_path(fd, identity, pr->path) < 0 ? -1 : pairing_find(pr, wish);
+    if (r < 0)
+        pairing_close(pr);
+    return r;
 }
 
 int pairing_use(struct pairing *pr, uint64_t shm_generation)
