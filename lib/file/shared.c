@@ -67,6 +67,7 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
     s->ready = (uint8_t *)(s->base + SHARED_READY_AT);
+    s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;

@@ -172,6 +172,7 @@ enum {
 struct shared {
     struct shared_header *header; /* first: a reader's changes last (reader.c) */
     struct shared_slot *slots;
+    struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
     uint8_t *ready; /* per batch of the directory */
@@ -219,7 +220,7 @@ static inline uint32_t shared_given_to(const struct shared *s, unsigned slot)
 static inline struct shared_thread *shared_thread_of(const struct shared *s, unsigned slot,
                                                      unsigned thread)
 {
-    return (struct shared_thread *)(s->base + SHARED_THREADS_AT) + slot * SHARED_THREADS + thread;
+    return &s->threads[slot * SHARED_THREADS + thread];
 }
 
 /* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are

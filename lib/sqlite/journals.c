@@ -38,13 +38,15 @@ static int delete_left(sqlite3_vfs *below, const char *name)
 {
     const int durably = 1;
     int is_left = 1;
+    errno = 0;
     int r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
     if (r == SQLITE_OK && is_left)
         r = below->xDelete(below, name, durably);
     if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT)
         return SQLITE_OK;
+    const bool is_forbidden = errno == EACCES || errno == EPERM || errno == EROFS;
     return fault(
-        SQLITE_CANTOPEN,
+        is_forbidden ? SQLITE_CANTOPEN : r,
         "cannot delete %s, a journal of another process, which SQLite could play back over "
         "later commits: delete it",
         name);
