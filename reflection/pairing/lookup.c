@@ -65,15 +65,44 @@ static bool still_says(const struct pairing *pr, const struct attribute *a)
            memcmp(&now, a, sizeof(now)) == 0;
 }
 
-/* The file is preferred to what its attribute names. Returns 0: there is no pairing; -1. */
-static int drop(const struct pairing *pr, const char *why)
+/* Returns 1 if the source of a copy, whose attribute names this folder, is known to have had all slices in O when it was copied; 0
+ * if not; -1. Its present state is not enough: it may have been deployed since. But each session with stores leaves a new mtime,
+ * and a tool that copies attributes copies mtime too. */
+static int source_was_plain(const struct pairing *pr, const char *folder, const struct attribute *a)
+{
+    const struct pairing_names n = pairing_names(a->inode);
+    _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
+    struct manifest_record r;
+    struct folder f;
+    int which, holds = -1;
+    if (folder_open(&f, folder, false) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    const int fd = folder_open_file(&f, n.manifest, O_RDONLY, &pr->identity.trust, "the manifest");
+    if (fd < 0)
+        holds = errno == ENOENT ? 1 : -1;
+    else if (pread(fd, bytes, sizeof(bytes), 0) < 0)
+        folder_error(&f, n.manifest, "cannot read the manifest");
+    /* Read without a lock: one that is just being written may count as damaged. */
+    else if (manifest_read(bytes, &r, &which) == MANIFEST_VALID && memcmp(r.id, a->id, 16) == 0 &&
+             r.inode == a->inode && r.state == MANIFEST_CLEAN &&
+             identity_unwritten(&pr->identity, &r))
+        holds = lookup_holds_slices(&f, a->inode);
+    else
+        holds = 1;
+    KEEP_ERRNO();
+    if (fd >= 0)
+        close(fd);
+    folder_close(&f);
+    return holds < 0 ? -1 : !holds;
+}
+
+/* Drops an attribute that names another file's reflection, or one that is lost. Returns 0: there is no pairing; -1. */
+static int drop(const struct pairing *pr, const char *why, const struct pairing_wish *wish)
 {
     if (attribute_remove(pr->original, pr->path) < 0)
         return -1;
-    report_log(REPORT_WARNING,
-               "%s %s: it is mapped as it is, without its attribute user.ato, as ATO_PREFER_FILE "
-               "asks",
-               pr->path, why);
+    report_log(REPORT_WARNING, "%s %s: it is mapped as it is, without its attribute user.ato%s",
+               pr->path, why, wish->prefer_file ? ", as ATO_PREFER_FILE asks" : "");
     return 0;
 }
 
@@ -96,7 +125,10 @@ int lookup(struct pairing *pr, const struct pairing_wish *wish)
             pr->path);
     /* The copied bytes may differ from the content of the source. And if the file was moved to another file system, the attribute
      * may be the only trace of its reflection. */
-    if (copied && !wish->prefer_file)
+    const int known = !copied || wish->prefer_file ? 1 : source_was_plain(pr, told, &a);
+    if (known < 0)
+        return -1;
+    if (!known)
         return report_error(ESTALE,
                             "%s was copied or moved while it was not plain: the reflection of its "
                             "source (inode %" PRIu64
@@ -115,13 +147,14 @@ int lookup(struct pairing *pr, const struct pairing_wish *wish)
         return there;
     if (named && !copied && !still_says(pr, &a))
         return lookup(pr, wish);
-    if (named && !wish->prefer_file)
+    if (named && !copied && !wish->prefer_file)
         return report_error(ESTALE,
                             "the reflection of %s is missing: it is neither in %s, which the "
                             "attribute user.ato names, nor in %s. Bring it back; to keep the bytes "
                             "of the file, map it with ATO_PREFER_FILE",
                             pr->path, told, sibling);
-    if (named && drop(pr, copied ? "was copied from another file" : "has lost its reflection") < 0)
+    if (named &&
+        drop(pr, copied ? "was copied from another file" : "has lost its reflection", wish) < 0)
         return -1;
     return wish->only_looks ? 0
                             : folder_open(&pr->folder, wish->folder ? wish->folder : sibling, true);

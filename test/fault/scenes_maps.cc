@@ -206,7 +206,6 @@ static void copied(World &w)
     struct timespec times[2] = {st.st_atim, st.st_mtim};
     if (utimensat(AT_FDCWD, w.file.c_str(), times, 0) < 0)
         throw std::runtime_error("utimensat");
-    w.options.flags |= ATO_PREFER_FILE;
 }
 
 static void written_by_others(World &w)

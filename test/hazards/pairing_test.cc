@@ -289,18 +289,13 @@ INSTANTIATE_TEST_SUITE_P(Attributes, PairingScene, testing::ValuesIn(attributes)
 
 // ---- copies and ids -----------------------------------------------------------------------------
 
-TEST_F(Pairing, CopyThatIsPreferredIsAnOrdinaryFile)
+TEST_F(Pairing, CopyOfAFileWithAllSlicesAtHomeIsAnOrdinaryFile)
 {
     leave_nothing();
     make_copy(*this);
     const std::string shared = reflection_of(path);
-    {
-        Mapped m(now);
-        EXPECT_FALSE(m);
-        EXPECT_EQ(m.error, ESTALE) << m.sentence;
-    }
     Log log;
-    expect_maps(now, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_PREFER_FILE));
+    expect_maps(now);
     EXPECT_TRUE(log.has(ATO_LOG_WARNING, now + " was copied from another file"));
     EXPECT_NE(id_of(now), id_of(path));
     EXPECT_NE(attribute_of(now).find(std::to_string(inode_of(now))), std::string::npos);
