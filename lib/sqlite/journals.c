@@ -44,9 +44,9 @@ static int delete_left(sqlite3_vfs *below, const char *name)
         r = below->xDelete(below, name, durably);
     if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT)
         return SQLITE_OK;
-    const bool is_forbidden = errno == EACCES || errno == EPERM || errno == EROFS;
+    const bool is_medium = errno == 0 || errno == EIO;
     return fault(
-        is_forbidden ? SQLITE_CANTOPEN : r,
+        is_medium ? r : SQLITE_CANTOPEN,
         "cannot delete %s, a journal of another process, which SQLite could play back over "
         "later commits: delete it",
         name);
