@@ -96,8 +96,10 @@ static int remove_left(struct shared *s, const struct manifest_record *record,
     struct shared_header h;
     struct stat st;
     s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (s->fd < 0) /* absent, or not accessible */
-        return errno == ENOENT || errno == EACCES
+    if (s->fd <
+        0) /* absent, not accessible, or no file: a directory (EINVAL, by glibc), a symbolic link, a socket */
+        return errno == ENOENT || errno == EACCES || errno == EPERM || errno == EINVAL ||
+                       errno == EISDIR || errno == ELOOP || errno == ENXIO
                    ? 0
                    : report_errno(errno, "cannot look at the shared memory /dev/shm%s", s->name);
     const int r = read_header(s, file, &h, &st);

@@ -47,9 +47,10 @@ struct connection {
     bool checkpoint; /* a checkpoint is under way */
     /* A checkpoint ended; since then no lock was given back and nothing was committed. */
     bool checkpointed;
-    bool journaled;   /* a rollback journal is open in memory */
-    bool plays_back;  /* a rollback journal is open that another process left on the disk */
-    bool refused;     /* could not be prepared: what is staged must not be committed */
+    bool journaled;  /* a rollback journal is open in memory */
+    bool plays_back; /* a rollback journal is open that another process left on the disk */
+    /* Could not be prepared, or a part of it is lost (database.c, at_exit()): what is staged must not be committed. */
+    bool refused;
     bool direct;      /* the VFS below reads and writes the file, which is complete (data.h) */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool shorter;     /* the database got shorter than its file */

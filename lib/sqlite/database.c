@@ -375,6 +375,8 @@ static void leave(struct database *db)
     if (!keep_out(db->connections, NULL))
         return;
     for (struct connection *c = db->connections; c; c = c->next) {
+        /* Its thread may go on until the process has ended: what it writes from now on is only a part of the transaction. */
+        c->refused |= c->pending.tx != NULL;
         pending_abort(&c->pending);
         c->pending.view = NULL;
         fast |= c->wants.unmap_fast;

@@ -149,13 +149,17 @@ int super_delete(const char *name)
     struct connection *c, *all[PENDING_MOST];
     struct pending *staged[PENDING_MOST];
     int n = 0, r = SQLITE_OK;
+    bool is_lost = false;
     while (n < PENDING_MOST && (c = database_find(is_prepared, name)) != NULL) {
         pthread_mutex_lock(&c->in_call);
         c->prepared = false;
+        is_lost |= c->refused; /* by at_exit() in another thread */
         staged[n] = &c->pending;
         all[n++] = c;
     }
-    if (pending_commit_all(staged, n) < 0)
+    if (is_lost)
+        r = SQLITE_IOERR_FSYNC;
+    else if (pending_commit_all(staged, n) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {
@@ -202,14 +206,20 @@ static int write_name(const char *super, const void *from, int n)
         journal);
 }
 
-/* Returns whether the main database's rollback journal is on the disk: SQLite adds 12 characters to its name. */
+static bool journals_on_disk(const struct connection *c, const void *journal)
+{
+    return (c->wants.journal_file || c->plays_back) && has_journal(c, journal);
+}
+
+/* Returns whether the main database's rollback journal is on the disk: SQLite adds 12 characters to its name. If it is not written
+ * to, any connection to it tells, which may be another thread's: it is not used without the lock. */
 static bool is_on_disk(const char *name)
 {
     char journal[PATH_MAX];
     (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
     const struct connection *writer = database_find(writes_journal, journal);
-    const struct connection *c = writer ? writer : database_find(has_journal, journal);
-    return c && (c->wants.journal_file || c->plays_back);
+    return writer ? journals_on_disk(writer, journal)
+                  : database_find(journals_on_disk, journal) != NULL;
 }
 
 /* ---- files in memory ---- */

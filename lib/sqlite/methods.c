@@ -90,6 +90,10 @@ static int sync_staged(struct connection *c, const char *super)
     if (!connection_journals_in_memory(c))
         return SQLITE_OK;
     c->checkpointed = false;
+    if (c->refused) {
+        abandon(c);
+        return SQLITE_IOERR_FSYNC;
+    }
     if (super) {
         if (c->pending.tx && complete(c) < 0)
             return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
@@ -102,10 +106,6 @@ static int sync_staged(struct connection *c, const char *super)
                      "database uses another VFS, or has its journal on the disk: open all with "
                      "vfs=ato, or all with journal=file",
                      c->name);
-    }
-    if (c->refused) {
-        abandon(c);
-        return SQLITE_IOERR_FSYNC;
     }
     super_give_up(c->super);
     return commit(c);
@@ -358,6 +358,20 @@ static int connection_control(sqlite3_file *file, int what, void *arg)
     return leave(c, control(c, what, arg));
 }
 
+/* SQLite does not ask for pages (iVersion). A VFS above that does, as SQLite's own appendvfs, gets none, and has to read. */
+static int connection_fetch(sqlite3_file *file, sqlite3_int64 offset, int n, void **page)
+{
+    (void)file, (void)offset, (void)n;
+    *page = NULL;
+    return SQLITE_OK;
+}
+
+static int connection_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *page)
+{
+    (void)file, (void)offset, (void)page;
+    return SQLITE_OK;
+}
+
 /* The methods of the VFS below, some of which are replaced; not xFetch, which gives out pages of a mapping that would have to
  * stay. SQLite calls those of shared memory if they are set: a VFS without it (unix-none) has none. */
 static void set_methods(struct connection *c)
@@ -375,6 +389,8 @@ static void set_methods(struct connection *c)
     c->methods.xLock = connection_lock;
     c->methods.xUnlock = connection_unlock;
     c->methods.xFileControl = connection_control;
+    c->methods.xFetch = connection_fetch;
+    c->methods.xUnfetch = connection_unfetch;
     c->methods.xDeviceCharacteristics = connection_characteristics;
     c->file->pMethods = &c->methods;
 }

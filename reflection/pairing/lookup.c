@@ -74,20 +74,25 @@ static int source_was_plain(const struct pairing *pr, const char *folder, const 
     _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
     struct manifest_record r;
     struct folder f;
-    int which, holds = -1;
+    struct stat st = {0};
+    int which, named, holds = 1;
     if (folder_open(&f, folder, false) < 0)
         return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
     const int fd = folder_open_file(&f, n.manifest, O_RDONLY, &pr->identity.trust, "the manifest");
     if (fd < 0)
         holds = errno == ENOENT ? 1 : -1;
-    else if (pread(fd, bytes, sizeof(bytes), 0) < 0)
-        folder_error(&f, n.manifest, "cannot read the manifest");
-    /* Read without a lock: one that is just being written may count as damaged. */
-    else if (manifest_read(bytes, &r, &which) == MANIFEST_VALID && memcmp(r.id, a->id, 16) == 0 &&
-             r.inode == a->inode && r.state == MANIFEST_CLEAN &&
-             identity_unwritten(&pr->identity, &r))
-        holds = lookup_holds_slices(&f, a->inode);
     else
+        holds = lookup_holds_slices(&f, a->inode);
+    /* After the words: a process may have mapped the source meanwhile, and brought slices home, which the record says; or be just
+     * setting it aside. Read without a lock: a record that is being written may count as damaged. */
+    if (holds == 0 &&
+        ((named = folder_names(&f, n.manifest, fd)) < 0 || pread(fd, bytes, sizeof(bytes), 0) < 0 ||
+         (fstatat(f.fd, n.reflection, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT)))
+        holds = folder_error(&f, n.manifest, "cannot read the pairing of");
+    else if (holds == 0 &&
+             (!named || !st.st_mode || manifest_read(bytes, &r, &which) != MANIFEST_VALID ||
+              memcmp(r.id, a->id, 16) != 0 || r.inode != a->inode || r.state != MANIFEST_CLEAN ||
+              !identity_unwritten(&pr->identity, &r)))
         holds = 1;
     KEEP_ERRNO();
     if (fd >= 0)

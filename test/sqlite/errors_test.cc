@@ -435,6 +435,29 @@ TEST_F(SqliteErrors, AnExitDuringATransactionRollsItBack)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
+/* Goes on in the child of the next test, after the VFS has left all databases: destructors with the lowest number run last. */
+static const Db *goes_on;
+static void __attribute__((destructor(101))) go_on()
+{
+    if (goes_on)
+        _exit(goes_on->run("UPDATE s SET b=9; COMMIT") == SQLITE_OK ? 1 : 0);
+}
+
+/* Another thread may be within a transaction during an exit: half of it is rolled back, and the other half must not be committed. */
+TEST_F(SqliteErrors, WhatGoesOnDuringAnExitIsNotCommitted)
+{
+    make();
+    MUST(Db(path()), "CREATE TABLE s(b); INSERT INTO s VALUES(1); " + fill("t", 10, 300));
+    EXPECT_EQ(support::in_exiting_child([&] {
+                  goes_on = new Db(path());
+                  return goes_on->run("PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a*3");
+              }),
+              0);
+    const Db db(path());
+    EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b=a*3"), 0);
+    EXPECT_EQ(db.number("SELECT b FROM s"), 1);
+}
+
 TEST_F(SqliteErrors, AnExitingChildKeepsTheTransactionOfItsParent)
 {
     make();
