@@ -149,7 +149,8 @@ typedef struct ato_tx ato_tx;
 struct ato_tx_options {
     size_t struct_size; /* sizeof(struct ato_tx_options) */
     unsigned flags;     /* ATO_TX_READ_COMMITTED */
-    uint64_t wait_ms;   /* how long a call waits for a page that others hold: EAGAIN; 0: 1 ms */
+    uint64_t
+        wait_ms; /* how long a call waits at most for a page that others hold: EAGAIN; 0: 1 ms */
     /* How much the transaction may write, and how much it may read besides, in bytes of whole pages: E2BIG; at most
      * 1 TiB. 0: 1 GiB and 32 MiB. A page takes some 32 bytes of memory, and 16 of a lane if written. */
     uint64_t max_bytes;

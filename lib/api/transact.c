@@ -96,9 +96,6 @@ static inline __attribute__((always_inline)) struct tx *enter(const ato_tx *tx)
     return NULL;
 }
 
-/* How long a transaction waits for a page by default. */
-enum { TX_WAIT_MS = 1 };
-
 static ato_tx *begin(const struct ato_tx_options *o)
 {
     const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
@@ -113,7 +110,7 @@ static ato_tx *begin(const struct ato_tx_options *o)
     struct tx *t = handle_make(thread_id(), o->flags);
     if (!t)
         return NULL;
-    t->wait_ms = o->wait_ms ? o->wait_ms : TX_WAIT_MS;
+    t->wait_ms = o->wait_ms ? o->wait_ms : CLAIM_WAIT_MS;
     t->max_pages = pages ? pages : TX_PAGES;
     if (__builtin_expect(again_refusals, 0))
         again_begin(t);

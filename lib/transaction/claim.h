@@ -62,10 +62,14 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
 /* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
 int claim_make_room(struct tx *t, uint64_t more);
 
+/* How long a transaction waits for a page by default; and if it holds pages: who has the page may be waiting for one of these. */
+enum { CLAIM_WAIT_MS = 1, CLAIM_WAIT_HOLDING_NS = 50 * 1000 };
+
 /* Returns how a call of the transaction waits. */
 static inline struct patience claim_patience(const struct tx *t)
 {
-    return (struct patience){.tx_ns = t->wait_ms * 1000000u,
+    const bool holding = t->set.n && t->wait_ms == CLAIM_WAIT_MS;
+    return (struct patience){.tx_ns = holding ? CLAIM_WAIT_HOLDING_NS : t->wait_ms * 1000000u,
                              .not_for_tx =
                                  __atomic_load_n(&t->owner, __ATOMIC_RELAXED) == TX_ALL_THREADS};
 }
