@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/files.h"
 
+#include "lib/commit/deploy.h"
 #include "lib/commit/journals.h"
-#include "lib/commit/plain.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -25,7 +25,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- the list of files ---- */

@@ -69,9 +69,8 @@ static int take_patience(void)
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
-    if (options_take(o, sizeof(*o), given, "ato_options") < 0)
-        return -1;
-    if (options_check_policy(o->read_policy) < 0)
+    if (options_take(o, sizeof(*o), given, "ato_options") < 0 ||
+        options_check_policy(o->read_policy) < 0)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);

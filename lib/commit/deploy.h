@@ -18,4 +18,20 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
  * since a reader can gather. */
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
 
+/* ---- a whole file, so that it can become plain (plain.c) ---- */
+
+/* The deployment of a whole file, in turns. */
+struct plain_job {
+    const struct ato_unmap_options *options;
+    uint64_t told; /* bytes last reported to options->progress */
+    uint64_t next; /* chunks below this are deployed; 0 after other processes had the file mapped */
+    bool gives_back; /* space is short: chunks give that of deployed pages back */
+};
+
+/* Deploys the whole file, with several threads if it is large, and with little more space than the file takes. The
+ * caller is the only process that has the file mapped, holds the attach lock, and has made all words durable; no other
+ * thread of it uses the file. Returns 0; 1: not done yet, but other processes may be waiting for the lock: call again;
+ * -1 with ENOSPC, EDQUOT or EIO: what was deployed stays deployed. */
+int plain_make(struct file *f, struct plain_job *job);
+
 #endif

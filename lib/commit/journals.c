@@ -23,8 +23,7 @@ struct journals {
     struct file *users; /* by next_user: their manifests name the journal. All are alike */
     pthread_mutex_t medium;
     uint32_t failed; /* its medium failed */
-    bool
-        over; /* takes no new commits and stays: one is in doubt, or a manifest may go on naming it */
+    bool over; /* takes no new commits and stays: a commit is in doubt, or a manifest may name it */
 };
 
 /* MUTEX_JOURNALS guards this. It is held for nanoseconds in each commit through a journal, and for milliseconds while

@@ -12,9 +12,8 @@
  *
  * Other processes that want to map or read the file wait meanwhile, so the work is done in turns.
  */
-#include "lib/commit/plain.h"
-
 #include "lib/commit/deploy.h"
+
 #include "lib/file/clock.h"
 #include "lib/file/space.h"
 #include "reflection/media/domain.h"
@@ -25,7 +24,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 

@@ -18,10 +18,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
  * another one died. While no process has the file mapped, each wait ends (is_quiet()), so it may be longer. */
@@ -96,7 +94,9 @@ static int find(struct file *f)
     return found;
 }
 
-/* `found`: the result of the first find(). A process that maps or unmaps the file is done with it in a moment. */
+/* Finds out how the file is now. `found`: the result of the first find(). A process that maps or unmaps the file is done with it in
+ * a moment. The caller holds the reader's lock, or is the only one that knows the file. Returns 0; -1: that cannot be told; EAGAIN:
+ * recovery is necessary. */
 static int find_again(struct file *f, int found)
 {
     enum { PATIENCE_MS = 30000, ENDING_MS = 1000 };
@@ -107,14 +107,6 @@ static int find_again(struct file *f, int found)
         ends += found == PAIRING_NOT_YET;
     }
     return found ? -1 : note(f);
-}
-
-/* Finds out how the file is now. The caller holds the reader's lock. Returns 0; -1: that cannot be told; EAGAIN: recovery is
- * necessary. */
-static int look(struct file *f)
-{
-    f->reader->sure = false;
-    return find_again(f, find(f));
 }
 
 /* ---- while no process writes to the file ---- */
@@ -182,8 +174,10 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
     pthread_mutex_lock(&r->lock);
     if (!reader_watches(f)) {
         done = copy_quiet(f, offset, dst, n);
-        if (done == 0)
-            done = look(f);
+        if (done == 0) {
+            r->sure = false;
+            done = find_again(f, find(f));
+        }
     }
     pthread_mutex_unlock(&r->lock);
     return done;

@@ -77,4 +77,8 @@ static inline bool connection_journals_in_memory(const struct connection *c)
     return !c->wants.journal_file && !c->plays_back;
 }
 
+/* xOpen of a database (methods.c). */
+int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
+                 int *out_flags);
+
 #endif

@@ -14,8 +14,6 @@
 
 #include "api.h"
 
-#include <stdbool.h>
-
 struct connection;
 
 /* xRead, xWrite and xTruncate. */

@@ -46,7 +46,6 @@
 #include "ato.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 /* Bytes of the header that are needed to mask and to unmask it, and bytes in the guard. */

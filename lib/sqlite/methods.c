@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "methods.h"
-
+/*
+ * The methods that SQLite calls on an open database, how it ends a transaction, and the PRAGMAs. Each call that uses the view
+ * holds the connection's mutex.
+ *
+ * SQLite's handle is the one of the VFS below, with other methods: what needs no work here (shared memory, the size of a sector)
+ * goes to that VFS at once.
+ */
 #include "connection.h"
+
 #include "data.h"
 #include "database.h"
 #include "fault.h"

@@ -6,10 +6,10 @@
  */
 #include "vfs.h"
 
+#include "connection.h"
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
-#include "methods.h"
 
 #include <pthread.h>
 #include <sys/stat.h>

@@ -62,7 +62,8 @@ static inline struct held_page *claim_find(struct tx *t, struct file *f, uint64_
 /* Makes room for `more` pages. Returns 0; -1 with E2BIG, ENOMEM. */
 int claim_make_room(struct tx *t, uint64_t more);
 
-/* How long a transaction waits for a page by default; and if it holds pages: who has the page may be waiting for one of these. */
+/* How long a transaction waits for a page by default. A transaction that holds pages waits less, because the holder of the page may be
+ * waiting for one of them. */
 enum { CLAIM_WAIT_MS = 1, CLAIM_WAIT_HOLDING_NS = 50 * 1000 };
 
 /* Returns how a call of the transaction waits. */

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <immintrin.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LEAST_ROOM = 64 };
 

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- what an interruption left ---- */

@@ -75,14 +75,12 @@ static int source_was_plain(const struct pairing *pr, const char *folder, const 
     struct manifest_record r;
     struct folder f;
     struct stat st = {0};
-    int which, named, holds = 1;
+    int which, named;
     if (folder_open(&f, folder, false) < 0)
         return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
     const int fd = folder_open_file(&f, n.manifest, O_RDONLY, &pr->identity.trust, "the manifest");
-    if (fd < 0)
-        holds = errno == ENOENT ? 1 : -1;
-    else
-        holds = lookup_holds_slices(&f, a->inode);
+    const int missing = errno == ENOENT ? 1 : -1;
+    int holds = fd < 0 ? missing : lookup_holds_slices(&f, a->inode);
     /* After the words: a process may have mapped the source meanwhile, and brought slices home, which the record says; or be just
      * setting it aside. Read without a lock: a record that is being written may count as damaged. */
     if (holds == 0 &&

@@ -32,7 +32,7 @@ bool redo_name_of(const char *name, uint64_t *number)
     redo_name(full, found);
     if (number)
         *number = found;
-    /* One with more digits than 12 is somebody's file, which must not be swept up. */
+    /* A name with more than 12 digits belongs to a user's file. The sweep must not remove that file. */
     return found >> 48 == 0 && strcmp(name, full) == 0;
 }
 

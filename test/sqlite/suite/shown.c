@@ -18,7 +18,6 @@
 
 #include "lib/sqlite/connection.h"
 #include "lib/sqlite/journals.h"
-#include "lib/sqlite/methods.h"
 
 #include "shown.h"
 
