@@ -54,17 +54,11 @@ static int copy_source(struct staging_write *at)
     return 0;
 }
 
-static int add(struct writes *w, const struct ato_iovec *v)
+/* Adds the range w->each[w->n] to `dst`, both sides of which are found. */
+static int take(struct writes *w, const void *dst)
 {
     struct staging_write *at = &w->each[w->n];
-    if (v->n == 0)
-        return range_empty(v->dst, v->dst);
-    *at = (struct staging_write){.n = v->n, .bytes = v->src};
-    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
-        return -1;
-    if (!at->to.m)
-        return range_none(v->dst, v->dst);
-    if (range_check_writable(at->to.m, v->dst) < 0)
+    if (range_check_writable(at->to.m, dst) < 0)
         return -1;
     const struct mapping *m = w->each[0].to.m, *from = at->from.m;
     const bool epoch = at->to.m->epoch || m->epoch || (from && from->epoch);
@@ -78,6 +72,17 @@ static int add(struct writes *w, const struct ato_iovec *v)
         w->spans[w->nspans++] = page_span_of(at->from.m->file, at->from.offset, at->n);
     w->n++;
     return 0;
+}
+
+static int add(struct writes *w, const struct ato_iovec *v)
+{
+    struct staging_write *at = &w->each[w->n];
+    if (v->n == 0)
+        return range_empty(v->dst, v->dst);
+    *at = (struct staging_write){.n = v->n, .bytes = v->src};
+    if (range_find(&at->to, v->dst, v->n) < 0 || range_find(&at->from, v->src, v->n) < 0)
+        return -1;
+    return at->to.m ? take(w, v->dst) : range_none(v->dst, v->dst);
 }
 
 static int by_order(const void *a, const void *b)
@@ -109,12 +114,9 @@ static int write_ranges(struct writes *w, unsigned flags)
     return result;
 }
 
-/* There is memory for `count` ranges, which is all 0. */
-static int write_list(struct writes *w, const struct ato_iovec *iov, unsigned count, unsigned flags)
+/* Writes what was added, unless `r` says that something could not be. There is memory for `count` ranges, which was all 0. */
+static int finish(struct writes *w, unsigned count, int r, unsigned flags)
 {
-    int r = 0;
-    for (unsigned i = 0; i < count && r == 0; i++)
-        r = add(w, &iov[i]);
     if (r == 0 && w->n)
         r = write_ranges(w, flags);
     for (struct staging_write *at = w->each; at < w->each + count; at++) {
@@ -127,14 +129,15 @@ static int write_list(struct writes *w, const struct ato_iovec *iov, unsigned co
     return r;
 }
 
-/* Copies n bytes from mapping to mapping, in one step: the bytes that `src` has when `dst` changes. The ranges may overlap, as with
- * memmove(). */
-static int write_across(void *dst, const void *src, size_t n, unsigned flags)
+/* Copies n bytes from mapping to mapping, in one step: the bytes that `from` has when `dst` changes. The ranges may overlap, as
+ * with memmove(). */
+static int write_across(const struct range *to, const struct range *from, const void *dst, size_t n,
+                        unsigned flags)
 {
-    struct staging_write each = {0};
+    struct staging_write each = {.to = *to, .from = *from, .n = n};
     struct page_span spans[2];
     struct writes w = {.each = &each, .spans = spans, .one = true};
-    return write_list(&w, &(struct ato_iovec){dst, src, n}, 1, flags);
+    return finish(&w, 1, take(&w, dst), flags);
 }
 
 /* ---- one range ---- */
@@ -163,7 +166,7 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     int r;
     if (to.m) {
         if (from.m)
-            return write_across(dst, src, n, flags) < 0 ? NULL : dst;
+            return write_across(&to, &from, dst, n, flags) < 0 ? NULL : dst;
         r = range_check_writable(to.m, dst);
         if (r == 0)
             r = write_side(&to, src, n, false, flags);
@@ -215,7 +218,10 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
     if (!w.each && count)
         return report_error(ENOMEM, "no memory to write %d ranges", count);
     w.spans = (struct page_span *)(w.each + count);
-    const int r = write_list(&w, iov, (unsigned)count, flags);
+    int r = 0;
+    for (int i = 0; i < count && r == 0; i++)
+        r = add(&w, &iov[i]);
+    r = finish(&w, (unsigned)count, r, flags);
     free(w.each);
     return r;
 }

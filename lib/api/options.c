@@ -88,12 +88,9 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->max_reflection_bytes)
         return report_error(ENOTSUP, "this version does not have max_reflection_bytes");
-    if (o->read_policy == ATO_READ_LAZY) {
+    if (o->read_policy == ATO_READ_LAZY)
         o->read_policy = policy_from_environment();
-        if (o->read_policy < 0)
-            return -1;
-    }
-    if (take_patience() < 0)
+    if (o->read_policy < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)
         o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");

@@ -251,12 +251,14 @@ int journals_take_lane(const struct part *first, uint64_t words, struct journal_
     struct file *f = first->mapping->file;
     const bool own = !first->next && words <= JOURNAL_SLOT_WORDS;
     for (unsigned i = 0; !own || !try_own(f, lane); i++) {
-        mutex_lock(MUTEX_JOURNALS);
-        /* Own lanes with a commit in doubt never become free. */
-        const int r = !own      ? take_in_journal(first, words, lane)
-                      : f->area ? file_check(f)
-                                : map_area(f);
-        mutex_unlock(MUTEX_JOURNALS);
+        int r;
+        if (own && i) { /* lanes with a commit in doubt never become free */
+            r = file_check(f);
+        } else {
+            mutex_lock(MUTEX_JOURNALS);
+            r = !own ? take_in_journal(first, words, lane) : f->area ? 0 : map_area(f);
+            mutex_unlock(MUTEX_JOURNALS);
+        }
         if (r != 0)
             return r < 0 ? -1 : 0;
         if (own && i < PAGE_SPINS)

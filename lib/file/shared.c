@@ -96,8 +96,8 @@ static int remove_left(struct shared *s, const struct manifest_record *record,
     struct shared_header h;
     struct stat st;
     s->fd = fsops->shm_open(s->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (s->fd <
-        0) /* absent, not accessible, or no file: a directory (EINVAL, by glibc), a symbolic link, a socket */
+    /* It is absent, not accessible, or no file: a folder (EINVAL, by glibc), a symbolic link, a socket. */
+    if (s->fd < 0)
         return errno == ENOENT || errno == EACCES || errno == EPERM || errno == EINVAL ||
                        errno == EISDIR || errno == ELOOP || errno == ENXIO
                    ? 0

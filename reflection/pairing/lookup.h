@@ -16,9 +16,10 @@
  * a sentence. */
 int lookup_holds_slices(const struct folder *f, uint64_t inode);
 
-/* Sets pr->has_attributes. Returns 1 with the folder of such a manifest open as pr->folder. If there is no pairing, makes a folder for one and returns 0 with that open; if wish->only_looks, makes
- * none, and returns 0 with none open; -1 with those errors of ato_mmap() that concern folders, attributes and missing
- * reflections; and, if wish->only_looks, with EAGAIN for a copied attribute. */
+/* Sets pr->has_attributes. Returns 1 with the folder of such a manifest open as pr->folder. If there is no pairing, makes a folder
+ * for one and returns 0 with that open; if wish->only_looks, makes none, and returns 0 with none open; -1 with those errors of
+ * ato_mmap() that concern folders, attributes and missing reflections; and, if wish->only_looks, with EAGAIN for a copied
+ * attribute. */
 int lookup(struct pairing *pr, const struct pairing_wish *wish);
 
 #endif
