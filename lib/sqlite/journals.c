@@ -212,14 +212,16 @@ static bool journals_on_disk(const struct connection *c, const void *journal)
 }
 
 /* Returns whether the main database's rollback journal is on the disk: SQLite adds 12 characters to its name. If it is not written
- * to, any connection to it tells, which may be another thread's: it is not used without the lock. */
+ * to, any connection to it tells, which may be another thread's: it is not used without the lock. It has none if this VFS has left
+ * the database to the one below. */
 static bool is_on_disk(const char *name)
 {
     char journal[PATH_MAX];
     (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
     const struct connection *writer = database_find(writes_journal, journal);
-    return writer ? journals_on_disk(writer, journal)
-                  : database_find(journals_on_disk, journal) != NULL;
+    return writer
+               ? journals_on_disk(writer, journal)
+               : !database_find(has_journal, journal) || database_find(journals_on_disk, journal);
 }
 
 /* ---- files in memory ---- */
