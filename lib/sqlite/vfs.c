@@ -11,19 +11,55 @@
 #include "fault.h"
 #include "journals.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static sqlite3_vfs *below; /* NULL: not registered yet */
 
+/* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
+static sqlite3_vfs ato;
+
+static char *paths; /* below which databases are handled by this VFS; NULL: all are */
+
 /* ---- files ---- */
+
+static bool is_below(const char *name, const char *path)
+{
+    size_t n = strlen(path);
+    while (n && path[n - 1] == '/')
+        n--;
+    return strncmp(name, path, n) == 0 && (name[n] == '/' || !name[n]);
+}
+
+/* Returns whether a database has one of `paths` or lies below it. SQLite names the file without symbolic links from 3.39
+ * on, and as the program does before. */
+static bool is_chosen(const char *name)
+{
+    bool chosen = !paths;
+    for (const char *at = paths, *end; !chosen && *at; at = end + (*end == ':')) {
+        char path[PATH_MAX], real[PATH_MAX];
+        end = strchrnul(at, ':');
+        (void)snprintf(path, sizeof(path), "%.*s", (int)(end - at), at);
+        if (*path == '/')
+            chosen = is_below(name, path) || (realpath(path, real) && is_below(name, real));
+        else if (*path)
+            (void)fault(SQLITE_WARNING,
+                        "ATO_SQLITE_PATH: %s is ignored, since it does not begin with /", path);
+    }
+    return chosen;
+}
 
 /* Returns whether this VFS handles a database. If the name is a folder's, say, the VFS below reports the error. Without SQLite's
  * locks (nolock=1) nothing keeps other connections from what is staged. */
 static bool is_mine(const char *name)
 {
     struct stat st;
-    return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) && !sqlite3_uri_boolean(name, "nolock", 0);
+    return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) &&
+           !sqlite3_uri_boolean(name, "nolock", 0) && is_chosen(name);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
@@ -57,11 +93,8 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
 
 /* ---- registration ---- */
 
-/* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
-static sqlite3_vfs ato;
-
 /* Looks for the VFS below, and makes this one from it. */
-static int begin(void)
+static int begin(const char *only_below)
 {
     sqlite3_vfs *unix_vfs = sqlite3_vfs_find(NULL);
     if (!unix_vfs || unix_vfs->iVersion < 3 || !unix_vfs->xGetSystemCall ||
@@ -71,6 +104,8 @@ static int begin(void)
      * this VFS are taken before libato's, as in all other calls. */
     if (pthread_atfork(database_lock, database_unlock, database_after_fork_in_child) != 0)
         return fault(SQLITE_NOMEM, "no memory to register the handlers of fork");
+    if (only_below && *only_below && !(paths = strdup(only_below)))
+        return fault(SQLITE_NOMEM, "no memory for the paths of databases");
     below = unix_vfs;
     ato = *below;
     ato.zName = "ato";
@@ -80,7 +115,7 @@ static int begin(void)
     return SQLITE_OK;
 }
 
-int vfs_register(bool make_default)
+int vfs_register(bool make_default, const char *only_below)
 {
     if (sqlite3_libversion_number() < OLDEST_SQLITE)
         return fault(SQLITE_ERROR, "SQLite %s is too old: 3.34 or newer is needed",
@@ -90,6 +125,6 @@ int vfs_register(bool make_default)
     if (other && other != &ato)
         /* The program has this code twice, linked and loaded: the two would drop each other's locks. */
         return sqlite3_vfs_register(other, make_default);
-    const int r = below ? SQLITE_OK : begin();
+    const int r = below ? SQLITE_OK : begin(only_below);
     return r == SQLITE_OK ? sqlite3_vfs_register(&ato, make_default) : r;
 }

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For programs that nobody can change: LD_PRELOAD=libato_sqlite_preload.so, as `ato sqlite` sets it, makes the VFS the default
+ * of the program's SQLite, for the databases below ATO_SQLITE_PATH.
+ *
+ * SQLite calls sqlite3_os_init() to register its own VFSs, when it is initialised: after a sqlite3_config() of the program, and
+ * once more after a sqlite3_shutdown(). It calls the function of this library in place of its own, which this one calls.
+ *
+ * The library is not linked with SQLite: programs without SQLite are preloaded too, and a program may bring an SQLite of its own,
+ * or load one where only a plugin sees it. So the functions are looked up in the library that makes the call.
+ */
+#include "api.h"
+#include "vfs.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+SQLITE_EXTENSION_INIT1
+
+#define LOOK_UP(name) (api.name = (__typeof__(api.name))dlsym(sqlite, "sqlite3_" #name))
+
+/* Looks up all functions that lib/sqlite calls. Those that SQLite does not have are newer than what vfs_register() calls to find
+ * out that SQLite is too old. */
+static void look_up(void *sqlite)
+{
+    static sqlite3_api_routines api;
+    LOOK_UP(db_filename);
+    LOOK_UP(libversion);
+    LOOK_UP(libversion_number);
+    LOOK_UP(log);
+    LOOK_UP(mprintf);
+    LOOK_UP(stricmp);
+    LOOK_UP(uri_boolean);
+    LOOK_UP(uri_key);
+    LOOK_UP(uri_parameter);
+    LOOK_UP(vfs_find);
+    LOOK_UP(vfs_register);
+    sqlite3_api = &api;
+}
+
+__attribute__((visibility("default"))) int sqlite3_os_init(void);
+
+int sqlite3_os_init(void)
+{
+    static void *first;
+    Dl_info info;
+    void *sqlite = dladdr(__builtin_return_address(0), &info)
+                       ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                       : NULL;
+    int (*own)(void) = sqlite ? (int (*)(void))dlsym(sqlite, "sqlite3_os_init") : NULL;
+    const int r = own ? own() : SQLITE_ERROR;
+    /* The VFS ato calls the functions of one SQLite, which stays loaded. A second one in the process is left as it is. */
+    if (r != SQLITE_OK || (first && first != sqlite))
+        return r;
+    first = sqlite;
+    look_up(sqlite);
+    return vfs_register(true, secure_getenv("ATO_SQLITE_PATH"));
+}
