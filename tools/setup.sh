@@ -7,6 +7,7 @@
 BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libsqlite3-dev)
 # shellcheck disable=SC2034
 TEST_PACKAGES=(libgtest-dev e2fsprogs rsync sqlite3)
+command -v go >/dev/null || TEST_PACKAGES+=(golang-go)
 
 # A line of progress, with the seconds since the start.
 say()

@@ -53,10 +53,12 @@ def declared():
 
 
 def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
-    for name in ('ato_sqlite.h', 'libato_vfs.a', 'libato-sqlite.pc', 'ato_sqlite.7', 'ato_vfs_register.3'):
+    for name in ('ato_sqlite.h', 'libato_sqlite_preload.so', 'libato_vfs.a', 'libato-sqlite.pc', 'ato_sqlite.7', 'ato_vfs_register.3'):
         claim(f'{name} is installed', name in by_name)
     claim('the extension exports its entry and nothing else',
           exported(by_name['libato_sqlite.so']) == {'sqlite3_extension_init'})
+    claim('the preload library exports the function that it replaces and nothing else',
+          exported(by_name['libato_sqlite_preload.so']) == {'sqlite3_os_init'})
     status, text = run(['pkg-config', '--libs', 'libato-sqlite'], **pkg)
     claim('pkg-config --libs libato-sqlite', status == 0 and '-lato_vfs' in text, text)
     program = os.path.join(stage, 'sample_sqlite')
@@ -72,6 +74,13 @@ def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
         claim(f'it runs ({what})', status == 0 and text == 'wholly or\n', text)
         with open(file, 'rb') as f:
             claim(f'what it wrote is in the file ({what})', b'wholly or' in f.read())
+    if 'ato' in by_name and not sanitizers():
+        status, text = run([by_name['ato'], 'sqlite', program, os.path.join(data, 'preloaded.db')], **libraries)
+        claim('it runs, though the VFS is linked and preloaded', status == 0 and text == 'wholly or\n', text)
+        # Without LD_LIBRARY_PATH: what is preloaded finds libato beside itself.
+        status, text = run([by_name['ato'], 'sqlite', 'sqlite3', os.path.join(data, 'shell.db'),
+                            'CREATE TABLE t(a); PRAGMA ato_stat'])
+        claim("SQLite's shell runs under ato sqlite", status == 0 and '"domain"' in text, text)
 
 
 def main():

@@ -12,7 +12,8 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {
-    &info_command, &deploy_command, &check_command, &doctor_command, &top_command, NULL};
+    &info_command, &deploy_command, &check_command, &doctor_command, &top_command, &sqlite_command,
+    NULL};
 
 static void say_usage(FILE *out)
 {
@@ -22,9 +23,11 @@ static void say_usage(FILE *out)
 static void help(void)
 {
     say_usage(stdout);
-    fputs("\nInspects and repairs files that are mapped through libato.\n\nCommands:\n", stdout);
+    fputs("\nInspects and repairs files that are mapped through libato; starts programs whose "
+          "SQLite uses it.\n\nCommands:\n",
+          stdout);
     for (int i = 0; commands[i]; i++)
-        printf("  %-8s%-15s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
+        printf("  %-8s%-16s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
     fputs("\nOptions:\n"
           "  --json      for programs: one JSON document\n"
           "  --help      this text; 'ato COMMAND --help' says more about a command\n"
@@ -39,8 +42,9 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s [--json]%s%s%s %s", c->name, c->can_be_quiet ? " [--quiet]" : "",
-            c->can_prefer ? " [--prefer=file|reflection]" : "",
+    fprintf(out, "ato %s%s%s%s%s %s", c->name,
+            c->starts_program ? " [--path PATH]..." : " [--json]",
+            c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->operands);
 }
 
@@ -79,6 +83,12 @@ static void ignore(void *arg, int level, const char *sentence)
     (void)sentence;
 }
 
+static _Noreturn void has_no(const struct tool_command *c, const char *option)
+{
+    fprintf(stderr, "ato %s has no option --%s\n", c->name, option);
+    misused(c);
+}
+
 /* Reads a positive number. */
 static uint64_t take_number(const struct tool_command *c, const char *option, const char *text)
 {
@@ -87,24 +97,22 @@ static uint64_t take_number(const struct tool_command *c, const char *option, co
     unsigned long long n = strtoull(text, &end, 10);
     if (c->is_repeated && !errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
         return n;
-    if (c->is_repeated)
-        fprintf(stderr, "ato %s: --%s=%s is not a number from 1 to 1000000000\n", c->name, option,
-                text);
-    else
-        fprintf(stderr, "ato %s has no option --%s\n", c->name, option);
+    if (!c->is_repeated)
+        has_no(c, option);
+    fprintf(stderr, "ato %s: --%s=%s is not a number from 1 to 1000000000\n", c->name, option,
+            text);
     misused(c);
 }
 
 static unsigned take_side(const struct tool_command *c, const char *word)
 {
-    if (c->can_prefer && strcmp(word, "file") == 0)
+    if (!c->can_prefer)
+        has_no(c, "prefer");
+    if (strcmp(word, "file") == 0)
         return ATO_PREFER_FILE;
-    if (c->can_prefer && strcmp(word, "reflection") == 0)
+    if (strcmp(word, "reflection") == 0)
         return ATO_PREFER_REFLECTION;
-    if (c->can_prefer)
-        fprintf(stderr, "ato %s: --prefer=%s is neither 'file' nor 'reflection'\n", c->name, word);
-    else
-        fprintf(stderr, "ato %s has no option --prefer\n", c->name);
+    fprintf(stderr, "ato %s: --prefer=%s is neither 'file' nor 'reflection'\n", c->name, word);
     misused(c);
 }
 
@@ -119,20 +127,29 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, PREFER };
-    static const struct option options[] = {{"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, HELP},
-                                            {"every", required_argument, NULL, EVERY},
-                                            {"count", required_argument, NULL, COUNT},
-                                            {"prefer", required_argument, NULL, PREFER},
-                                            {NULL, 0, NULL, 0}};
-    struct tool_request request = {0};
-    int option;
-    while ((option = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
+    enum { JSON = 256, HELP, EVERY, COUNT, PREFER, PATH };
+    static const struct option options[] = {
+        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
+        {"count", required_argument, NULL, COUNT}, {"prefer", required_argument, NULL, PREFER},
+        {"path", required_argument, NULL, PATH},   {NULL, 0, NULL, 0}};
+    static struct tool_request request;
+    int option, paths = 0;
+    request.paths = calloc((size_t)argc, sizeof(char *));
+    if (!request.paths)
+        err(TOOL_BLIND, NULL);
+    while ((option = getopt_long(argc, argv, c->starts_program ? "+h" : "qh", options, NULL)) !=
+           -1) {
         switch (option) {
         case JSON:
+            if (c->starts_program)
+                has_no(c, "json");
             request.json = true;
+            break;
+        case PATH:
+            if (!c->starts_program)
+                has_no(c, "path");
+            request.paths[paths++] = optarg;
             break;
         case EVERY:
             request.interval_ms = take_number(c, "every", optarg);
@@ -148,10 +165,8 @@ static int run(const struct tool_command *c, int argc, char **argv)
             help_of(c);
             return TOOL_GOOD;
         case 'q':
-            if (!c->can_be_quiet) {
-                fprintf(stderr, "ato %s has no option --quiet\n", c->name);
-                misused(c);
-            }
+            if (!c->can_be_quiet)
+                has_no(c, "quiet");
             request.quiet = true;
             break;
         default:
