@@ -162,8 +162,7 @@ class Go(Lab):
         go = {**self.env, 'GOFLAGS': '-mod=readonly -buildvcs=false', 'GOTOOLCHAIN': 'local', 'CGO_ENABLED': '1'}
         done = subprocess.run(['go', 'mod', 'download'], cwd=SOURCE, env=go, capture_output=True, text=True, check=False)
         if done.returncode and UNREACHABLE.search(done.stderr):
-            print(f'skipped: mattn/go-sqlite3 cannot be downloaded: {done.stderr}')
-            sys.exit(77)
+            self.skipTest(f'mattn/go-sqlite3 cannot be downloaded: {done.stderr}')
         self.assertEqual(done.returncode, 0, done)
         program = self.path('program')
         done = subprocess.run(['go', 'build', '-tags', 'libsqlite3', '-o', program, '.'], cwd=SOURCE, env=go, capture_output=True,
@@ -173,13 +172,14 @@ class Go(Lab):
 
 
 if __name__ == '__main__':
-    ATO, *REST = sys.argv[1:]
+    ATO, *REST = (word if word == '--go' else os.path.abspath(word) for word in sys.argv[1:])
     if REST[0] == '--go':
         SOURCE = REST[1]
         if not shutil.which('go'):
             print('skipped: there is no go on this machine')
             sys.exit(77)
-        unittest.main(argv=sys.argv[:1], defaultTest=['Go'])
+        result = unittest.main(argv=sys.argv[:1], defaultTest=['Go'], verbosity=2, exit=False).result
+        sys.exit(77 if result.skipped else not result.wasSuccessful())
     else:
         EARLY, PRELOAD, EXTENSION, ARCHIVE = REST
         unittest.main(argv=sys.argv[:1], defaultTest=['Preload', 'Tool'])
