@@ -83,7 +83,11 @@ const std::vector<Row> ROWS = {
      {{WRITER, READERS}},
      {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY},
      LONGER},
-    {ONE_WRITER, "BEGIN IMMEDIATE, update, COMMIT: one process", rivals(1), {WRITES, WRITE_TAIL}},
+    {ONE_WRITER,
+     "BEGIN IMMEDIATE, update, COMMIT: one process",
+     rivals(1),
+     {WRITES, WRITE_TAIL},
+     LONGER},
     {"contend/2", "the same, 2 processes", rivals(2), CONTENTION, LONGER},
     {"contend/4", "the same, 4 processes", rivals(4), CONTENTION, LONGER},
     {"contend/16", "the same, 16 processes", rivals(16), CONTENTION, LONGER},
@@ -443,6 +447,8 @@ void print_row(const Results &results, const Row &row, const std::vector<const S
                 continue;
             std::printf("  %-17s %-12s %*.*f", figure, side->name, 12, value < 100 ? 2 : 0, value);
             for (const char *other : {WAL, TRUNCATE}) {
+                if (figure == EVEN || figure == OF_ONE || figure == BUSY)
+                    break;
                 const double ratio = value / value_of(results, row.name, other, figure);
                 if (std::isfinite(ratio))
                     std::printf(" %9.2f", ratio);
