@@ -16,7 +16,6 @@
 #include <deque>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <random>
 #include <sstream>
 #include <sys/prctl.h>
 #include <thread>
@@ -192,11 +191,24 @@ double ato_bytes(sqlite3 *db)
 
 /* ---- Work ---- */
 
+/* splitmix64: its state is one word, so that a transaction can be made again. */
+struct Random {
+    uint64_t state;
+
+    uint64_t operator()()
+    {
+        uint64_t z = state += 0x9e3779b97f4a7c15;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+        z = (z ^ z >> 27) * 0x94d049bb133111eb;
+        return z ^ z >> 31;
+    }
+};
+
 class Worker
 {
   public:
     Worker(const Work &work, const Side &side, const char *vfs, const Orders &orders, unsigned nth)
-        : work_(work), orders_(orders), random_(orders.seed * 64 + nth), ato_(side.domain)
+        : work_(work), orders_(orders), random_{Random{orders.seed * 64 + nth}()}, ato_(side.domain)
     {
         db_ = open(orders.database, vfs, side.parameters);
         execute(db_, std::string("PRAGMA synchronous = FULL; PRAGMA journal_mode = ") +
@@ -244,9 +256,10 @@ class Worker
     }
 
   private:
-    /* False: SQLITE_BUSY; nothing has changed. */
+    /* False: SQLITE_BUSY; nothing has changed, and the next call makes the same transaction. */
     bool transact()
     {
+        const Random before = random_;
         bool well = !work_.begin || step(begin_);
         for (unsigned i = 0; well && i < work_.times; i++) {
             sqlite3_bind_int64(statement_, 1,
@@ -258,6 +271,8 @@ class Worker
         well = well && (!work_.begin || step(commit_));
         if (!well && !sqlite3_get_autocommit(db_))
             sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+        if (!well)
+            random_ = before;
         return well;
     }
 
@@ -274,7 +289,7 @@ class Worker
 
     const Work &work_;
     const Orders &orders_;
-    std::mt19937_64 random_;
+    Random random_;
     bool ato_;
     sqlite3 *db_;
     sqlite3_stmt *begin_, *commit_, *statement_;
