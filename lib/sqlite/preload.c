@@ -43,16 +43,21 @@ __attribute__((visibility("default"))) int sqlite3_os_init(void);
 int sqlite3_os_init(void)
 {
     static void *first;
+    void *user = NULL;
     Dl_info info;
     void *sqlite = dladdr(__builtin_return_address(0), &info)
                        ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
                        : NULL;
     int (*own)(void) = sqlite ? (int (*)(void))dlsym(sqlite, "sqlite3_os_init") : NULL;
     const int r = own ? own() : SQLITE_ERROR;
-    /* The VFS ato calls the functions of one SQLite, which stays loaded. A second one in the process is left as it is. */
-    if (r != SQLITE_OK || (first && first != sqlite))
+    if (r != SQLITE_OK)
         return r;
-    first = sqlite;
+    /* The VFS ato calls the functions of one SQLite, which stays loaded. A second one in the process is left as it is; another
+     * thread may be initialising it now. */
+    const bool is_first = __atomic_compare_exchange_n(&first, &user, sqlite, false,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (!is_first && user != sqlite)
+        return SQLITE_OK;
     look_up(sqlite);
     return vfs_register(true, secure_getenv("ATO_SQLITE_PATH"));
 }
