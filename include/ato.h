@@ -339,6 +339,23 @@ int ato_set_read_policy(void *addr, int policy);
  */
 int ato_settle(const void *addr);
 
+/* The most bytes of ato_shared(). */
+#define ATO_SHARED_MAX 65536
+
+/*
+ * Return memory for `bytes` bytes that all processes share which have mapped the file that `addr` lies in, for locks and
+ * counters of the program that uses libato. All calls give the same memory, aligned to 4096 bytes. It is zeros when the
+ * first process maps the file, and its content ends with the last mapping, also if the process was killed. It is readable and
+ * writable until this process unmaps the file, and not inherited by fork(). Check what you read in it: all that may
+ * write to the file may write to it. Never durable. Returns NULL after an error:
+ *   EACCES        read-only descriptor
+ *   EINVAL        not in a mapping; bytes is 0, or more than ATO_SHARED_MAX
+ *   EFBIG         RLIMIT_FSIZE
+ *   ENOMEM, ENOSPC  no space in /dev/shm
+ * Since 0.1.
+ */
+void *ato_shared(const void *addr, size_t bytes);
+
 /*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
  * new one. New bytes read as zeros, and take no space until they are written to. Every mapping that

@@ -13,6 +13,7 @@
  *   4096        slots: 1024 of 32 bytes
  *   36864       batches of the directory: 1 byte for each, 1: it has space
  *   4231168     counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
+ *   16814080    64 KiB of the programs that use libato (ato_shared()), which have space once one asks for them
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -30,6 +31,8 @@
  */
 #ifndef ATO_LIB_FILE_SHARED_H
 #define ATO_LIB_FILE_SHARED_H
+
+#include "ato.h"
 
 #include "reflection/pairing/pairing.h"
 
@@ -152,7 +155,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 11
+#define SHARED_VERSION 12
 
 /* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
 #define SHARED_BATCH       4096u
@@ -166,7 +169,8 @@ enum {
     SHARED_THREADS_AT = SHARED_READY_AT + SHARED_CAPACITY_MAX / SHARED_BATCH_PAGES,
     SHARED_THREADS_BYTES = 12288, /* for each slot */
     SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
-    SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
+    SHARED_USER_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
+    SHARED_DIRECTORY_AT = SHARED_USER_AT + ATO_SHARED_MAX,
 };
 
 struct shared {
