@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection: an open database file as SQLite has it. The first write or change of size with RESERVED or above begins to
- * stage a transaction (a checkpoint writes with less: it is not staged); methods.c says how it ends.
+ * A connection: an open database file as SQLite has it. share.h says how the database is shared, and so where its reads and
+ * writes go. The first write or change of size with RESERVED or above begins to stage a transaction (a checkpoint writes with
+ * less: it is not staged); methods.c says how it ends.
  *
  * Nothing is staged, and the VFS below writes, where something else can undo or repeat the writes:
  *
@@ -10,7 +11,7 @@
  *   a hot journal is       it stays on the disk until all of its pages are written; SQLite's own VFS plays it back before it
  *   played back            looks at the header, and may have to go on with it
  *
- * So such a database has nothing in its reflection, and SQLite's own VFS may share it.
+ * So such a database has nothing in its reflection.
  */
 #ifndef ATO_SQLITE_CONNECTION_H
 #define ATO_SQLITE_CONNECTION_H
@@ -27,6 +28,7 @@ struct connection {
     const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
     sqlite3_file *file;              /* SQLite's handle, which is one of the VFS below */
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
+    const char *journal, *wal;       /* SQLite's names of these files */
     struct database *db;
     struct connection *next; /* of the same database */
     sqlite3 **user;          /* SQLite's connection that uses it now; NULL: not known */
@@ -40,9 +42,14 @@ struct connection {
     bool prepared;
     struct parameters wants;
     struct pending pending;
-    pthread_mutex_t in_call; /* held in a call: the view stays mapped (database_renew()) */
+    pthread_mutex_t in_call; /* held in a call: the view stays mapped (database.c, at_exit()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
+    int line;                /* of its locks in memory (locks.h); -1: none yet */
+    int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
+    void *busy_arg;
+    bool wrote;    /* the last transaction that took RESERVED in advance (share.c) needed it */
+    bool is_below; /* its locks are those of the VFS below */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
     /* A checkpoint ended; since then no lock was given back and nothing was committed. */
@@ -51,9 +58,10 @@ struct connection {
     bool plays_back; /* a rollback journal is open that another process left on the disk */
     /* Could not be prepared, or a part of it is lost (database.c, at_exit()): what is staged must not be committed. */
     bool refused;
-    bool direct;      /* the VFS below reads and writes the file, which is complete (data.h) */
     bool becomes_wal; /* what is staged switches to WAL mode */
-    bool shorter;     /* the database got shorter than its file */
+    bool wrote_below; /* by the VFS below, which has yet to sync it */
+    bool
+        complete; /* the file is, and has no mask, until this connection stages, ends a checkpoint or gives SHARED back */
     sqlite3_int64
         ends_at; /* the length that the staged header says; 0: no header is staged, or it does not say */
     int chunk; /* FCNTL_CHUNK_SIZE; 0 */

@@ -91,27 +91,17 @@ static struct database *open_file(const char *path)
     return db;
 }
 
-bool database_read_header(const struct database *db, char header[MASK_HEADER])
-{
-    return pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER;
-}
-
 sqlite3_int64 database_length(const struct database *db)
 {
     /* After a stat the next store would get a new mtime, which the next sync has to write too. */
     return lseek(db->fd, 0, SEEK_END);
 }
 
-static bool is_masked(const struct database *db)
+bool database_needs_view(const struct database *db)
 {
     char header[MASK_HEADER];
-    return database_read_header(db, header) && mask_is_on(header);
-}
-
-/* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
-static bool needs_view(const struct database *db)
-{
-    return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA || is_masked(db);
+    return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA ||
+           (pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
 }
 
 /* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
@@ -187,18 +177,11 @@ static void map(const struct connection *c, bool masks)
     db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
 }
 
-int database_map(struct connection *c, enum database_need need)
+int database_map(const struct connection *c, bool masks)
 {
-    struct database *db = c->db;
-    if (c->pending.view)
-        return 0;
-    pthread_mutex_lock(&db->mapping);
-    const bool needed = db->view || need != IF_PAIRED || needs_view(db);
-    if (!db->view && needed)
-        map(c, need == TO_WRITE);
-    c->pending.view = db->view;
-    pthread_mutex_unlock(&db->mapping); /* leaves errno */
-    return c->pending.view || !needed ? 0 : -1;
+    if (!c->db->view)
+        map(c, masks);
+    return c->db->view ? 0 : -1;
 }
 
 /* Finds the database of the connection, and lists the connection. Returns 0; -1 with errno. */
@@ -221,87 +204,24 @@ static int list(struct connection *c)
 
 int database_open(struct connection *c)
 {
-    int r = SQLITE_OK;
-    pthread_mutex_lock(&c->in_call); /* others see it from now on */
-    if (list(c) < 0) {
-        r = fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
-                  c->name, strerror(errno));
-    } else if (database_map(c, IF_PAIRED) < 0) {
-        r = fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
-        database_close(c);
-    } else {
-        c->writable &= c->db->writable;
-        c->direct = !c->pending.view;
-    }
-    pthread_mutex_unlock(&c->in_call);
-    return r;
-}
-
-static void let_in(struct connection *first, const struct connection *self,
-                   const struct connection *end)
-{
-    for (struct connection *c = first; c != end; c = c->next)
-        if (c != self)
-            pthread_mutex_unlock(&c->in_call);
-}
-
-/* Keeps all other connections of a list out of their views. Returns false, and keeps none out, if one is in a call. */
-static bool keep_out(struct connection *first, const struct connection *self)
-{
-    for (struct connection *c = first; c; c = c->next)
-        if (c != self && pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(first, self, c);
-            return false;
-        }
-    return true;
-}
-
-static void renew(const struct connection *self, bool drop_plain)
-{
-    struct database *db = self->db;
-    /* A plain file has no slices in its reflection. A guard that a killed process left does not count (mask.h). */
-    if (drop_plain && (is_masked(db) || status_of(db->view, true).slices_in_reflection))
-        return;
-    /* With something staged it fails; and it may fail and take the mapping away all the same. */
-    if (ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) < 0 && ato_size(db->view) >= 0)
-        return;
-    db->view = NULL;
-    if (drop_plain)
-        return;
-    map(self, false);
-    if (!db->view)
-        (void)fault_of_libato(SQLITE_IOERR, "cannot map once more", self->name);
-}
-
-void database_renew(struct connection *self, bool drop_plain)
-{
-    struct database *db = self->db;
-    if (db->fd < 0) /* the parent's */
-        return;
-    pthread_mutex_lock(&db->mapping);
-    database_lock();
-    /* Connections that are listed from now on wait for db->mapping; none goes. */
-    struct connection *first = db->connections;
-    database_unlock();
-    if (db->view && keep_out(first, self)) {
-        renew(self, drop_plain);
-        for (struct connection *c = first; c; c = c->next) {
-            c->pending.view = db->view;
-            c->direct |= drop_plain && !db->view;
-        }
-        let_in(first, self, NULL);
-    }
-    pthread_mutex_unlock(&db->mapping);
+    if (list(c) < 0)
+        return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
+                     c->name, strerror(errno));
+    /* If the last connection was just being closed: until that is done. */
+    pthread_mutex_lock(&c->db->mapping);
+    pthread_mutex_unlock(&c->db->mapping);
+    c->writable &= c->db->writable;
+    return SQLITE_OK;
 }
 
 /* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it `fast`. is_locked: this process has
- * SQLite's PENDING lock. A failure is logged. */
-static void unmap(const struct database *db, bool fast, bool is_locked, const char *name)
+ * SQLite's PENDING lock. A failure is logged. Returns false after an error, when the file is not plain. */
+static bool unmap(const struct database *db, bool fast, bool is_locked, const char *name)
 {
     const bool makes_plain = db->writable && !fast;
     unsigned char plain[MASK_GUARDED] = {0};
     if (!db->view)
-        return;
+        return true;
     if (!db->writable && !fast && status_of(db->view, true).reflection_bytes)
         (void)fault(SQLITE_WARNING,
                     "%s was closed by a process that may not write to it: it is not an ordinary "
@@ -315,7 +235,8 @@ static void unmap(const struct database *db, bool fast, bool is_locked, const ch
                                         .mode = makes_plain && r == 0 ? ATO_UNMAP_SPATIAL
                                                                       : ATO_UNMAP_FAST,
                                         .guard_plain = *plain ? plain : NULL};
-    if (ato_munmap_opt(db->view, db->view_length, &o) < 0) {
+    const bool done = ato_munmap_opt(db->view, db->view_length, &o) == 0;
+    if (!done) {
         fault_ignored("cannot make plain", name);
         /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
          * mapping is gone, and the next process to map the file completes what is left. */
@@ -323,6 +244,14 @@ static void unmap(const struct database *db, bool fast, bool is_locked, const ch
     }
     if (makes_plain && !is_locked)
         (void)mask_lock(db->fd, F_UNLCK);
+    return done && r >= 0;
+}
+
+bool database_unmap(struct connection *c, bool makes_plain, bool is_locked)
+{
+    const bool done = unmap(c->db, !makes_plain, is_locked, c->name);
+    c->db->view = c->pending.view = NULL;
+    return done;
 }
 
 /* Frees a database without connections, and closes its descriptor. */
@@ -336,6 +265,20 @@ static void forget(struct database *db)
     free(db);
 }
 
+/* The last connection is closed: the next one begins anew. */
+static void end(struct connection *c)
+{
+    struct database *db = c->db;
+    (void)database_unmap(c, !c->wants.unmap_fast, false);
+    if (db->memory)
+        locks_close_door(&db->locks);
+    db->memory = db->guarded = false;
+    db->refused = 0;
+    free(db->reflection_dir);
+    db->reflection_dir = NULL;
+    db->domain = 0;
+}
+
 void database_close(struct connection *c)
 {
     struct database *db = c->db;
@@ -345,15 +288,8 @@ void database_close(struct connection *c)
     database_lock();
     const bool is_last = db->connections == c && !c->next;
     database_unlock();
-    if (is_last) {
-        unmap(db, c->wants.unmap_fast, false, c->name);
-        /* A connection that is listed meanwhile maps it as the first one. */
-        db->view = NULL;
-        free(db->reflection_dir);
-        db->reflection_dir = NULL;
-        db->domain = 0;
-        db->guarded = db->whole = false;
-    }
+    if (is_last)
+        end(c);
     database_lock();
     struct connection **at = &db->connections;
     while (*at != c)
@@ -365,6 +301,23 @@ void database_close(struct connection *c)
     database_unlock();
 }
 
+static void let_in(struct connection *first, const struct connection *end)
+{
+    for (struct connection *c = first; c != end; c = c->next)
+        pthread_mutex_unlock(&c->in_call);
+}
+
+/* Keeps all connections of a list out of their views. Returns false, and keeps none out, if one is in a call. */
+static bool keep_out(struct connection *first)
+{
+    for (struct connection *c = first; c; c = c->next)
+        if (pthread_mutex_trylock(&c->in_call) != 0) {
+            let_in(first, c);
+            return false;
+        }
+    return true;
+}
+
 /* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
 enum { MOST_AT_EXIT = 1 << 24 };
 
@@ -372,7 +325,7 @@ enum { MOST_AT_EXIT = 1 << 24 };
 static void leave(struct database *db)
 {
     bool is_locked = false, fast = false;
-    if (!keep_out(db->connections, NULL))
+    if (!keep_out(db->connections))
         return;
     for (struct connection *c = db->connections; c; c = c->next) {
         /* Its thread may go on until the process has ended: what it writes from now on is only a part of the transaction. */
@@ -380,12 +333,13 @@ static void leave(struct database *db)
         pending_abort(&c->pending);
         c->pending.view = NULL;
         fast |= c->wants.unmap_fast;
-        is_locked |= c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
+        is_locked |= !db->memory && c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
     if (status_of(db->view, true).slices_in_reflection <= MOST_AT_EXIT)
-        unmap(db, fast, is_locked, db->connections->name);
+        (void)unmap(db, fast, is_locked, db->connections->name);
     db->view = NULL;
-    let_in(db->connections, NULL, NULL);
+    db->gone = true;
+    let_in(db->connections, NULL);
 }
 
 /* For a program that ends without closing its databases, as SQLite's shell does after an error. Leaves each as its last close would,

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A database file in this process: its connections, and the mapping that they share. It is one for writing if the process may
- * write to the file, also for connections that only read.
+ * A database file in this process: its connections, and the mapping that they share (share.h says when there is one).
  *
- * The connections share a mapping because of SQLite's locks: they are locks of fcntl(2), and a process loses all of its
- * locks on a file when it closes any descriptor of that file. So no descriptor of a database (libato's own included) is
- * closed while the database has a connection: the first connection that needs a mapping makes it, and the last
- * connection removes it. A mapping is needed to write, and to read a file that has a reflection: a database that is only read
- * gets none.
+ * A process loses all of its locks of fcntl(2) on a file when it closes any descriptor of that file. So no descriptor of a
+ * database (libato's own included) is closed while the database has a connection.
  */
 #ifndef ATO_SQLITE_DATABASE_H
 #define ATO_SQLITE_DATABASE_H
 
 #include "api.h"
+#include "locks.h"
 #include "mask.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,8 +27,14 @@ struct database {
     pthread_mutex_t mapping;
     dev_t device;
     ino_t inode;
-    int fd; /* for writing, if the process may write to the file; -1: of a parent's process */
+    bool gone; /* the process is about to end, and it is unmapped for good */
+    int fd;    /* for writing, if the process may write to the file; -1: of a parent's process */
     bool writable;      /* it may */
+    bool memory;        /* it is shared in memory (atomic, for share_begin()) */
+    struct locks locks; /* then, or with a door */
+    unsigned below;     /* connections with a lock of the VFS below */
+    int refused;        /* errno of the mapping that was refused last; 0 */
+    char why[256];      /* then libato's sentence */
     void *view;         /* the mapping; NULL: none */
     size_t view_length; /* for ato_munmap() */
     size_t reach;       /* bytes that the file may grow to in this view */
@@ -40,35 +44,35 @@ struct database {
     int domain;           /* ATO_DOMAIN_...; 0: there was no view yet */
     int policy;           /* ATO_READ_... of the view */
     bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
-    bool whole;           /* the reflection of the file without a mask was seen to hold nothing */
 };
 
-/* Finds the database of the connection, lists the connection, and maps the file if it has a reflection. c->writable becomes false if
- * the process may not write to the file. Returns SQLITE_OK with c->db, or an error that is logged. */
+/* Finds the database of the connection, and lists the connection. c->writable becomes false if the process may not write to the
+ * file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 
-/* Maps the database for a connection without a view, if need be. TO_WRITE: the caller has RESERVED, and no more; if the file
- * gets its reflection now, it gets its mask with it. Returns 0; -1 with errno and ato_errormsg(), and the connection has no view. */
-enum database_need { IF_PAIRED, ALWAYS, TO_WRITE };
-int database_map(struct connection *c, enum database_need need);
+/* Maps the database, unless it is. masks: the caller has EXCLUSIVE; if the file gets its reflection now, it gets its mask with it.
+ * Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
+int database_map(const struct connection *c, bool masks);
+
+/* Unmaps the database, if it is mapped. makes_plain: makes the file plain, unless the process may not write to it or others have it
+ * mapped. is_locked: this process has SQLite's PENDING lock. A failure is logged: false. The caller holds db->mapping. */
+bool database_unmap(struct connection *c, bool makes_plain, bool is_locked);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged. */
 void database_close(struct connection *c);
 
-/* Reads the header of the file itself, without its reflection. Returns false if the file is shorter: then `header` has what
- * there is. */
-bool database_read_header(const struct database *db, char header[MASK_HEADER]);
+/* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
+bool database_needs_view(const struct database *db);
+
+/* Returns whether this errno of database_map() says that the process may not write to the folder for the reflection. */
+static inline bool database_is_forbidden(int error)
+{
+    return error == EACCES || error == EPERM || error == EROFS;
+}
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);
-
-/* Maps the file anew, unless another connection of this process is in a call or has something staged. That cuts a file that got
- * shorter (libato cuts it when the last mapping goes), and makes all of a file usable that another process made longer than the
- * view reaches. `drop_plain`: only unmaps it, and only if it is plain; all connections are direct then. libato keeps a length for as
- * long as any process has the file mapped, so that other programs may change it only where no view stays. If mapping fails the
- * connections fail until one of them maps it (database_map()); that is logged. */
-void database_renew(struct connection *self, bool drop_plain);
 
 /* Returns a connection of this process for which is_wanted() returns true with this key; NULL: there is none. The caller is the
  * thread of the connection, or only asks whether there is one. */

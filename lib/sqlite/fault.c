@@ -12,7 +12,7 @@
 
 /* SQLite rolls a transaction back after SQLITE_FULL and all SQLITE_IOERR, and after nothing else. EAGAIN means that the
  * transaction is refused: nothing of it can be committed any more, and its program has to roll it back. */
-static int code_of(int code, int error)
+int fault_code(int code, int error)
 {
     switch (error) {
     case ENOSPC:
@@ -68,7 +68,7 @@ int fault(int code, const char *format, ...)
 
 int fault_of_libato(int code, const char *what, const char *name)
 {
-    return fault(code_of(code, errno), "%s %s: %s", what, name, ato_errormsg());
+    return fault(fault_code(code, errno), "%s %s: %s", what, name, ato_errormsg());
 }
 
 void fault_ignored(const char *what, const char *name)

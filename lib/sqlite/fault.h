@@ -9,6 +9,9 @@
  * Returns `code`, or a code that says more by errno: SQLITE_FULL, SQLITE_IOERR_NOMEM, SQLITE_READONLY_ROLLBACK. */
 int fault_of_libato(int code, const char *what, const char *name);
 
+/* Returns `code`, or a code that says more by the errno of a call of libato. */
+int fault_code(int code, int error);
+
 /* Logs a sentence, and returns `code`. */
 int fault(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

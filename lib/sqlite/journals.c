@@ -5,6 +5,7 @@
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
+#include "share.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,6 +29,13 @@ static bool has_journal(const struct connection *c, const void *journal)
 static bool writes_journal(const struct connection *c, const void *journal)
 {
     return connection_writes(c) && has_journal(c, journal);
+}
+
+/* Returns the connection that has RESERVED and a rollback journal of this name; NULL. The connection is this thread's. */
+static struct connection *writer_of(const char *journal)
+{
+    struct connection *c = share_in_memory(journal);
+    return c && connection_writes(c) ? c : database_find(writes_journal, journal);
 }
 
 /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
@@ -61,7 +69,7 @@ static bool is_changed_by(const struct connection *c, const void *user)
 /* Returns whether libato can commit both together; false with ato_errormsg(). If that is not known the commit tells. */
 static bool fit_together(struct connection *a, struct connection *b)
 {
-    /* The views stay mapped (database_renew()). */
+    /* The views stay mapped (database.c, at_exit()). */
     pthread_mutex_lock(&a->in_call);
     pthread_mutex_lock(&b->in_call);
     const char *x = a->pending.view, *y = b->pending.view;
@@ -142,8 +150,8 @@ void super_leave(struct connection *c)
         set_super(c, NULL);
 }
 
-/* The members' parts are one transaction; after a failure nothing is staged. The connections are this thread's, but other threads may
- * be about to map their databases anew (database_renew()). A member that was not prepared has nothing staged. */
+/* The members' parts are one transaction; after a failure nothing is staged. The connections are this thread's, but the process may
+ * be about to end in another one (database.c, at_exit()). A member that was not prepared has nothing staged. */
 int super_delete(const char *name)
 {
     struct connection *c, *all[PENDING_MOST];
@@ -365,8 +373,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
                           int *out_flags)
 {
     /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
-    struct connection *c =
-        flags & SQLITE_OPEN_READWRITE ? database_find(writes_journal, name) : NULL;
+    struct connection *c = flags & SQLITE_OPEN_READWRITE ? writer_of(name) : NULL;
     if (c) {
         /* A journal that is opened without CREATE was left on the disk by another process. */
         c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
@@ -374,20 +381,23 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
     }
     if (!c || c->plays_back)
         return below->xOpen(below, name, file, flags, out_flags);
-    const int r = delete_left(below, name);
+    const int r = c->db->memory ? SQLITE_OK : delete_left(below, name);
     return r == SQLITE_OK ? memory_file_open(file, name, c, flags, out_flags) : r;
 }
 
 int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
 {
-    struct connection *c = database_find(writes_journal, name);
+    struct connection *c = writer_of(name);
     const bool in_memory = c && c->journaled;
+    /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
+    const bool may_lack = c && connection_journals_in_memory(c);
     if (c)
         c->plays_back = c->journaled = false;
     /* The transaction of a journal in memory is committed or rolled back by now. */
     if (in_memory)
         return SQLITE_OK;
-    return below->xDelete(below, name, sync);
+    const int r = below->xDelete(below, name, sync);
+    return r == SQLITE_IOERR_DELETE_NOENT && may_lack ? SQLITE_OK : r;
 }
 
 int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags)

@@ -22,8 +22,8 @@
  *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
  *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
  *      them. The file is mapped with this guard, which step 1 replaces only if other programs have written since.
- *      If the file gets its reflection in that call, steps 1 and 2 are a part of it (ato_options.guard_masked): the caller has
- *      RESERVED, so that nobody writes, and readers look at the counter before they read.
+ *      If the file gets its reflection in that call, steps 1 and 2 may be a part of it (ato_options.guard_masked): the caller has
+ *      EXCLUSIVE then.
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
@@ -35,10 +35,10 @@
  * own VFS may have cached that counter with pages from before the mask, or with byte 21 of the mask. So it is raised
  * and masked before the next write, and before the mask is taken off.
  *
- * Not masked are: a database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them
- * is in the reflection; and, outside transactions, a database that is read eagerly. Beside a masked file no hot rollback
- * journal lies on the disk, which SQLite's own VFS would play back before it reads the header (but with journal_mode=MEMORY
- * or OFF, where SQLite does not ask for the journal).
+ * The mask stays until the last process unmaps the file, or with share=stock until the transaction ends. Not masked are: a
+ * database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them is in the
+ * reflection. Beside a masked file no hot rollback journal lies on the disk, which SQLite's own VFS would play back before it
+ * reads the header: a process looks for one before it maps the file (share.c).
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
@@ -82,10 +82,9 @@ int mask_put_on(char *view);
 /* Sets the guard to the plain form of this header, which may be masked. Returns 0, or -1 as above. */
 int mask_set_plain(char *view, const void *header);
 
-/* Takes SQLite's PENDING lock (F_WRLCK), for a caller that has no lock of SQLite's or SHARED; gives it back (F_UNLCK). Until then no
- * other connection puts a mask on, takes it off, or writes to the file (except in a checkpoint). RESERVED would not do: while another
- * process holds it, SQLite takes the journal of a dead process for one in use. Returns 0; -1 if another connection writes, or is just
- * getting a lock. */
+/* Takes SQLite's PENDING lock (F_WRLCK), for a caller that has no lock of SQLite's; gives it back (F_UNLCK). Until then no
+ * other process begins or ends to use the database through this VFS, and SQLite's own VFS begins no read. Returns 0; -1 if another
+ * process has it, or writes by SQLite's own VFS, or is just getting a lock. */
 int mask_lock(int fd, short type);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
@@ -97,7 +96,7 @@ int mask_lock(int fd, short type);
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
 
 /* Deploys all of the file, then takes the mask off, if there is one. `fd` is a descriptor of the file.
- * The caller has mask_lock() or the EXCLUSIVE lock, or knows that no other connection exists. The database becomes as long as
+ * The caller has mask_lock() or the EXCLUSIVE lock; or SHARED, which keeps others from EXCLUSIVE, and writes no more. The database becomes as long as
  * the file: an end that was yet to be cut off stays, since other programs may write there from now on. Returns 0; -1 as
  * above. */
 int mask_take_off(char *view, int fd);

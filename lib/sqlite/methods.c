@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "journals.h"
 #include "mask.h"
+#include "share.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ static struct connection *enter(sqlite3_file *file)
 {
     struct connection *c = connection_of(file);
     pthread_mutex_lock(&c->in_call);
+    c->file = file; /* a VFS above may move it after xOpen, as SQLite's own appendvfs does */
     c->error = errno;
     return c;
 }
@@ -50,19 +52,22 @@ static int leave(struct connection *c, int result)
  * Errors are logged.
  */
 
+/* SQLite's. */
+enum { LEAST_PAGE = 512 };
+
 /* To be called before a commit, with something staged.
  *
  * SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
  * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
- * file. If it cannot be cut now, SQLite does it.
+ * file. If it cannot be cut now, SQLite does it. A file that does not end with a page has more than a database, as with appendvfs.
  *
  * A new file had no header that could be masked when the transaction began: its guard is set here, when the header is known. */
 static int complete(struct connection *c)
 {
     char header[MASK_HEADER];
     struct pending *s = &c->pending;
-    if (c->ends_at && !c->chunk && c->ends_at < s->size && pending_resize(s, c->ends_at) == 0)
-        c->shorter = true;
+    if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0)
+        (void)pending_resize(s, c->ends_at);
     if (c->db->guarded || s->size < MASK_HEADER)
         return 0;
     if (pending_read(s, header, sizeof(header), 0) < 0)
@@ -124,71 +129,61 @@ static int end(struct connection *c)
     if (c->prepared)
         return SQLITE_OK;
     const int r = commit(c);
-    if (r != SQLITE_OK)
-        return r;
-    /* libato itself cuts a file only when it is unmapped. */
-    if (c->shorter && database_length(c->db) > length_of_view(c))
-        database_renew(c, false);
-    c->shorter = false;
-    direct_leave(c);
-    c->becomes_wal = false;
-    return SQLITE_OK;
+    if (r == SQLITE_OK && c->becomes_wal)
+        data_complete(c);
+    if (r == SQLITE_OK)
+        c->becomes_wal = false;
+    return r;
 }
 
 /* ---- locks ---- */
 
-/* To be called with a lock of this level, before it is noted. A connection that cannot begin to stage gets the error with
- * RESERVED, where SQLITE_BUSY makes SQLite try again. (EXCLUSIVE after SHARED plays a hot journal back, through the VFS below, for
- * which no view is needed.) */
-static int settle(struct connection *c, int level)
-{
-    int r = c->lock < SQLITE_LOCK_SHARED ? direct_settle(c) : SQLITE_OK;
-    if (r == SQLITE_OK && level == SQLITE_LOCK_RESERVED && !c->wants.journal_file)
-        r = data_reserve(c);
-    if (r != SQLITE_OK)
-        (void)c->below->xUnlock(c->file, c->lock);
-    return r;
-}
-
 static int connection_lock(sqlite3_file *file, int level)
 {
-    struct connection *c = connection_of(file);
-    if (level >= SQLITE_LOCK_RESERVED && !c->writable)
-        return SQLITE_READONLY;
-    int r = c->below->xLock(c->file, level);
-    if (r == SQLITE_OK) {
-        (void)enter(file); /* first: arguments are evaluated in any order */
-        r = leave(c, settle(c, level));
-    }
-    if (r == SQLITE_OK && level > c->lock)
+    struct connection *c = enter(file);
+    const int r = share_lock(c, level);
+    int has = r == SQLITE_OK ? level : c->lock;
+    /* As with SQLite's own VFS: while readers end, no new ones begin. */
+    if (c->db->memory && r == SQLITE_BUSY && level == SQLITE_LOCK_EXCLUSIVE &&
+        c->lock == SQLITE_LOCK_RESERVED)
+        has = SQLITE_LOCK_PENDING;
+    if (has > c->lock)
+        __atomic_store_n(&c->lock, has, __ATOMIC_RELAXED);
+    return leave(c, r);
+}
+
+static int unlock(struct connection *c, int level)
+{
+    c->checkpointed = c->complete = false;
+    /* Before other connections may write: their transactions would wait for the pages of this one. */
+    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
+        abandon(c);
+    /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
+    if (level == SQLITE_LOCK_NONE)
+        c->plays_back = c->journaled = false;
+    /* Before another connection has the lock: its journal must not be taken for this connection's. */
+    const int before = c->lock;
+    if (level < before)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return r;
+    return share_unlock(c, before, level);
 }
 
 static int connection_unlock(sqlite3_file *file, int level)
 {
     struct connection *c = enter(file);
-    c->checkpointed = false;
-    /* Before other connections may write: their transactions would wait for the pages of this one. */
-    if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED) {
-        abandon(c);
-        direct_leave(c);
-        /* What was written through made the file longer or shorter: another process that stages needs a view of that length. */
-        if (c->direct)
-            direct_follow(c);
-    }
-    /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
-    if (level == SQLITE_LOCK_NONE)
-        c->plays_back = c->journaled = false;
-    /* Before another connection has the lock: its journal must not be taken for this connection's. */
-    if (level < c->lock)
-        __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return leave(c, c->below->xUnlock(c->file, level));
+    return leave(c, unlock(c, level));
+}
+
+static int connection_look(sqlite3_file *file, int *is_reserved)
+{
+    struct connection *c = enter(file);
+    return leave(c, share_look(c, is_reserved));
 }
 
 /*
  * ---- PRAGMAs ----
  *
+ *   ato_lock_wait_ms [= N] how long a lock is waited for before SQLITE_BUSY
  *   ato_stat              the fields of struct ato_status, as JSON
  *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
@@ -241,15 +236,27 @@ static int pragma_stat(struct connection *c, char **words)
     return answered(words, SQLITE_OK);
 }
 
+static int pragma_wait(struct connection *c, char **words)
+{
+    if (words[2] && !parameters_read_wait(words[2], &c->wants.lock_wait_ms))
+        return refuse(c, words, "it must be " PARAMETERS_WAIT);
+    words[0] = sqlite3_mprintf("%u", c->wants.lock_wait_ms);
+    return answered(words, SQLITE_OK);
+}
+
 /* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
 static int pragma(struct connection *c, char **words)
 {
+    if (sqlite3_stricmp(words[1], "ato_lock_wait_ms") == 0)
+        return pragma_wait(c, words);
     const bool is_unmap = sqlite3_stricmp(words[1], "ato_unmap") == 0;
     const bool is_stat = sqlite3_stricmp(words[1], "ato_stat") == 0;
     if (!is_unmap && !is_stat && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
         return SQLITE_NOTFOUND;
-    if (!is_unmap && database_map(c, ALWAYS) < 0)
-        return refuse(c, words, ato_errormsg());
+    if (!is_unmap && share_begin(c) != SQLITE_OK)
+        return refuse(c, words, "the database cannot be mapped now: the log says why");
+    if (!is_unmap && !c->pending.view)
+        return refuse(c, words, "the database is not mapped: SQLite's own VFS reads it");
     if (is_stat)
         return pragma_stat(c, words);
     const char *const *possible = is_unmap ? parameters_unmap : policies;
@@ -280,11 +287,27 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
         c->checkpointed = !c->checkpoint;
+        c->complete = false;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return data_expect(c, *(sqlite3_int64 *)arg);
     case SQLITE_FCNTL_CHUNK_SIZE:
         c->chunk = *(int *)arg > 0 ? *(int *)arg : 0;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_LOCKSTATE:
+        if (!c->db->memory)
+            return c->below->xFileControl(c->file, what, arg);
+        *(int *)arg = c->lock;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_HAS_MOVED:
+        /* If the journal is in memory, nothing is lost if the file gets another name. */
+        if (!c->db->memory || share_had_wal(c))
+            return c->below->xFileControl(c->file, what, arg);
+        *(int *)arg = 0;
+        return SQLITE_OK;
+    case SQLITE_FCNTL_BUSYHANDLER:
+        c->busy = ((int (**)(void *))arg)[0];
+        c->busy_arg = ((void **)arg)[1];
         return SQLITE_OK;
     case SQLITE_FCNTL_PDB:
         c->user = arg;
@@ -313,8 +336,8 @@ static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
     abandon(c);
-    direct_follow(c);
-    (void)database_map(c, IF_PAIRED); /* the last close removes a reflection only with a view */
+    (void)unlock(c, SQLITE_LOCK_NONE);
+    share_end(c);
     const int r = leave(c, c->below->xClose(c->file));
     database_close(c);
     free(c);
@@ -341,21 +364,22 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
     return leave(c, data_resize(c, size));
 }
 
-/* A commit is durable as far as the domain reaches. In a domain that does not reach the medium the VFS below syncs the file as
- * well. */
+/* A commit is durable as far as the domain reaches. */
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
     int r = c->prepared ? SQLITE_OK : commit(c);
-    if (r == SQLITE_OK && (c->direct || c->db->domain == ATO_DOMAIN_PROCESS))
+    if (r == SQLITE_OK && (c->wrote_below || !c->pending.view)) {
         r = c->below->xSync(c->file, flags);
+        c->wrote_below &= r != SQLITE_OK;
+    }
     return leave(c, r);
 }
 
 static int connection_size(sqlite3_file *file, sqlite3_int64 *size)
 {
     struct connection *c = enter(file);
-    return leave(c, length_get(c, size));
+    return leave(c, data_length(c, size));
 }
 
 static int connection_control(sqlite3_file *file, int what, void *arg)
@@ -394,6 +418,7 @@ static void set_methods(struct connection *c)
     c->methods.xFileSize = connection_size;
     c->methods.xLock = connection_lock;
     c->methods.xUnlock = connection_unlock;
+    c->methods.xCheckReservedLock = connection_look;
     c->methods.xFileControl = connection_control;
     c->methods.xFetch = connection_fetch;
     c->methods.xUnfetch = connection_unfetch;
@@ -408,7 +433,12 @@ int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int f
     int opened = flags;
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct connection){.file = file, .name = name, .in_call = PTHREAD_MUTEX_INITIALIZER};
+    *c = (struct connection){.file = file,
+                             .name = name,
+                             .journal = sqlite3_filename_journal(name),
+                             .wal = sqlite3_filename_wal(name),
+                             .line = -1,
+                             .in_call = PTHREAD_MUTEX_INITIALIZER};
     int r = below->xOpen(below, name, file, flags, &opened);
     c->below = file->pMethods;
     c->writable = !(opened & SQLITE_OPEN_READONLY);

@@ -11,12 +11,15 @@
 /* More than libato can map. */
 #define MOST_BYTES (256ull << 40)
 
+enum { USUAL_WAIT_MS = 5, MOST_WAIT_MS = 3600 * 1000 };
+
 /* Ours; SQLite's own (<https://sqlite.org/uri.html>), those of its Unix VFS, and those of encryption. */
 static const char *const known[] = {
-    "journal",      "max_size",  "prefer", "reflection_dir", "unmap",     "vfs",
-    "mode",         "cache",     "psow",   "nolock",         "immutable", "modeof",
-    "readonly_shm", "8_3_names", "key",    "hexkey",         "textkey"};
+    "journal",      "lock_wait_ms", "max_size", "prefer", "reflection_dir", "share",     "unmap",
+    "vfs",          "mode",         "cache",    "psow",   "nolock",         "immutable", "modeof",
+    "readonly_shm", "8_3_names",    "key",      "hexkey", "textkey"};
 static const char *const journals[] = {"memory", "file", NULL};
+static const char *const shares[] = {"ato", "stock", NULL};
 static const char *const sides[] = {"file", "reflection", NULL};
 const char *const parameters_unmap[] = {"plain", "fast", NULL};
 
@@ -46,17 +49,34 @@ static int choose(const char *name, const char *parameter, const char *variable,
                  value, words[0], words[1]);
 }
 
-static int read_max_size(const char *name, size_t *bytes)
+/* Returns false if the word is no number, or more than `most`. */
+static bool read_number(const char *word, unsigned long long most, unsigned long long *number)
 {
-    const char *word = sqlite3_uri_parameter(name, "max_size");
-    char *end = NULL;
-    if (!word)
-        return SQLITE_OK;
-    const unsigned long long most = strtoull(word, &end, 10);
-    if (*word < '0' || *word > '9' || *end || most > MOST_BYTES)
+    char *end;
+    *number = strtoull(word, &end, 10);
+    return *word >= '0' && *word <= '9' && !*end && *number <= most;
+}
+
+bool parameters_read_wait(const char *word, unsigned *ms)
+{
+    unsigned long long number;
+    const bool is_one = read_number(word, MOST_WAIT_MS, &number);
+    if (is_one)
+        *ms = (unsigned)number;
+    return is_one;
+}
+
+static int read_numbers(struct parameters *p, const char *name)
+{
+    const char *size = sqlite3_uri_parameter(name, "max_size");
+    const char *wait = sqlite3_uri_parameter(name, "lock_wait_ms");
+    unsigned long long bytes = 0;
+    if (size && !read_number(size, MOST_BYTES, &bytes))
         return fault(SQLITE_CANTOPEN, "%s: max_size=%s is not a number of bytes from 0 to 256 TiB",
-                     name, word);
-    *bytes = (size_t)most;
+                     name, size);
+    if (wait && !parameters_read_wait(wait, &p->lock_wait_ms))
+        return fault(SQLITE_CANTOPEN, "%s: lock_wait_ms=%s is not " PARAMETERS_WAIT, name, wait);
+    p->max_size = (size_t)bytes;
     return SQLITE_OK;
 }
 
@@ -70,23 +90,27 @@ static void name_unknown(const char *name)
         if (at == sizeof(known) / sizeof(*known))
             (void)fault(SQLITE_WARNING,
                         "%s: the parameter %s is not known; this VFS has the parameters "
-                        "journal=memory|file, max_size=BYTES, prefer=file|reflection, "
-                        "reflection_dir=FOLDER and unmap=plain|fast",
+                        "journal=memory|file, lock_wait_ms=N, max_size=BYTES, "
+                        "prefer=file|reflection, reflection_dir=FOLDER, share=ato|stock and "
+                        "unmap=plain|fast",
                         name, key);
     }
 }
 
 int parameters_read(struct parameters *p, const char *name)
 {
-    int journal, mode, side;
-    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir")};
+    int journal, mode, share, side;
+    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
+                             .lock_wait_ms = USUAL_WAIT_MS};
     name_unknown(name);
-    if (read_max_size(name, &p->max_size) != SQLITE_OK ||
+    if (read_numbers(p, name) != SQLITE_OK ||
         choose(name, "journal", "ATO_SQLITE_JOURNAL", journals, &journal) != SQLITE_OK ||
+        choose(name, "share", "ATO_SQLITE_SHARE", shares, &share) != SQLITE_OK ||
         choose(name, "unmap", NULL, parameters_unmap, &mode) != SQLITE_OK ||
         choose(name, "prefer", NULL, sides, &side) != SQLITE_OK)
         return SQLITE_CANTOPEN;
     p->journal_file = journal == 1;
+    p->share_stock = share == 1;
     p->unmap_fast = mode == 1;
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
     return SQLITE_OK;

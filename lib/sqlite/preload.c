@@ -25,11 +25,17 @@ static void look_up(void *sqlite)
 {
     static sqlite3_api_routines api;
     LOOK_UP(db_filename);
+    LOOK_UP(filename_journal);
+    LOOK_UP(filename_wal);
     LOOK_UP(libversion);
     LOOK_UP(libversion_number);
     LOOK_UP(log);
     LOOK_UP(mprintf);
+    LOOK_UP(next_stmt);
+    LOOK_UP(stmt_busy);
+    LOOK_UP(stmt_readonly);
     LOOK_UP(stricmp);
+    LOOK_UP(txn_state);
     LOOK_UP(uri_boolean);
     LOOK_UP(uri_key);
     LOOK_UP(uri_parameter);

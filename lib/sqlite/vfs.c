@@ -10,6 +10,7 @@
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
+#include "share.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -79,16 +80,28 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
     (void)vfs;
-    return super_exists(name) ? super_delete(name) : rollback_journal_delete(below, name, sync);
+    return !share_in_memory(name) && super_exists(name)
+               ? super_delete(name)
+               : rollback_journal_delete(below, name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
 {
     (void)vfs;
-    if (!super_exists(name))
+    const struct connection *c = share_in_memory(name);
+    *result = 0;
+    if (c && !share_had_wal(c))
+        return SQLITE_OK;
+    if (c || !super_exists(name))
         return below->xAccess(below, name, flags, result);
     *result = 1;
     return SQLITE_OK;
+}
+
+static int vfs_sleep(sqlite3_vfs *vfs, int microseconds)
+{
+    (void)vfs;
+    return share_sleep(microseconds) ? microseconds : below->xSleep(below, microseconds);
 }
 
 /* ---- registration ---- */
@@ -112,6 +125,7 @@ static int begin(const char *only_below)
     ato.xOpen = vfs_open;
     ato.xDelete = vfs_delete;
     ato.xAccess = vfs_access;
+    ato.xSleep = vfs_sleep;
     return SQLITE_OK;
 }
 

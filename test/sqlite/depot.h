@@ -26,6 +26,7 @@ struct Script {
     const char *domain;     /* ATO_DURABILITY; NULL: not set */
     bool together;          /* a transaction is in both files or in neither */
     unsigned writers = 1;   /* processes at once */
+    rig::Medium medium = rig::Medium::Memory;
 };
 
 struct State {

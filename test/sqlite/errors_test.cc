@@ -385,7 +385,7 @@ TEST_F(SqliteErrors, ANameTooLongForAJournalNameWorks)
 TEST_F(SqliteErrors, AFolderWithTheJournalsNameIsAnErrorBeforeTheCommit)
 {
     ASSERT_EQ(mkdir(path("b.db-journal").c_str(), 0700), 0);
-    EXPECT_EQ(Db(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
+    EXPECT_EQ(Db(path("b.db"), "share=stock").run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
     EXPECT_EQ(Db::stock(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
     ASSERT_EQ(rmdir(path("b.db-journal").c_str()), 0);
     EXPECT_EQ(Db(path("b.db")).number("SELECT count(*) FROM sqlite_master"), 0);

@@ -107,13 +107,20 @@ class JudgeTest(unittest.TestCase):
 
     def test_the_list_names_single_tests(self):
         for line in ('x:x-* | [0] | all', 'x:fewer | - | few', 'x:gave-up | - | it does', 'x:x-1 | [0] |', 'x:x-1 | why',
-                     'x:x-1 | - | why', 'x:skipped | [0] | why'):
+                     'x:x-1 | - | why', 'x:skipped | [0] | why', 'stock | x:x-1 | [0] | why'):
             with tempfile.NamedTemporaryFile('w') as file:
                 file.write(line + '\n')
                 file.flush()
                 with self.assertRaises(SystemExit, msg=line):
-                    judge.read_differences(file.name)
-        self.assertLessEqual(sum(map(len, judge.read_differences().values())), judge.MOST_DIFFERENCES)
+                    judge.read_differences(judge.ATO, file.name)
+        self.assertLessEqual(sum(map(len, judge.read_differences(judge.ATO).values())), judge.MOST_DIFFERENCES)
+
+    def test_a_line_may_be_of_one_variant(self):
+        with tempfile.NamedTemporaryFile('w') as file:
+            file.write('ato | x:x-1 | [0] | why\nx:x-2 | [0] | why\nshare=stock | x:x-3 | [0] | why\n')
+            file.flush()
+            self.assertEqual(judge.read_differences(judge.ATO, file.name), {'x': [('x-1', '[0]'), ('x-2', '[0]')]})
+            self.assertEqual(judge.read_differences(judge.SHARE, file.name), {'x': [('x-2', '[0]'), ('x-3', '[0]')]})
 
 
 if __name__ == '__main__':

@@ -76,7 +76,7 @@ class SqliteKills : public testing::TestWithParam<Script>
     }
 
     const Script &script = GetParam();
-    Place place;
+    Place place{rig::Folder(script.medium)};
     Book book{script.together};
     rig::Random random{rig::seed()};
     std::vector<std::unique_ptr<Process>> writers{script.writers};
@@ -133,7 +133,9 @@ static std::vector<Script> scripts()
         {"EachByWal", {"wal"}, any, "", nullptr, false},
         {"EachByAnyMode", {"wal", "delete", "persist"}, safe, "", nullptr, false},
         {"BothBySeveral", rollback, safe, "", nullptr, true, 3},
-        {"BothMsyncBySeveral", rollback, safe, "", "msync", true, 3},
+        {"BothMsyncBySeveral", rollback, safe, "", "msync", true, 3, rig::Medium::Disk},
+        {"BothProcessBySeveral", rollback, safe, "", "process", true, 3, rig::Medium::Disk},
+        {"BothSharedBySeveral", rollback, safe, "share=stock", nullptr, true, 3},
         {"BothWithJournalsBySeveral", {"delete"}, safe, "journal=file", nullptr, true, 3},
         {"EachByWalBySeveral", {"wal"}, any, "", nullptr, false, 3},
     };

@@ -79,7 +79,7 @@ TEST_P(SqliteLeftoversInMode, JournalOfAProcessThatDiedBesideAReaderIsNotPlayedB
     make();
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
     ASSERT_EQ(other.run("PRAGMA synchronous=OFF"), SQLITE_OK);
-    Db db(path());
+    Db db(path(), "share=stock");
     MUST(db, std::string("PRAGMA journal_mode=") + GetParam());
     MUST(db, "BEGIN; SELECT * FROM t");
     ASSERT_EQ(other.run("BEGIN IMMEDIATE; UPDATE t SET b=a"), SQLITE_OK) << other.error();
@@ -151,7 +151,7 @@ class SqliteHotJournals : public SqliteLeftovers
 TEST_F(SqliteHotJournals, AreNeverBesidePagesInAReflection)
 {
     make();
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.open(path(), "share=stock"), SQLITE_OK);
     ASSERT_EQ(other.run("UPDATE t SET b=a"), SQLITE_OK);
     die([&] { return Db(path(), "journal=file"); }, "UPDATE t SET b=a+20", "pwrite64",
         counts_pages);
@@ -174,7 +174,7 @@ TEST_F(SqliteHotJournals, RestoreTheSameBytesIfTheyAreReused)
     make();
     die(
         [&] {
-            Db db(path());
+            Db db(path(), "share=stock");
             (void)db.run("PRAGMA journal_mode=truncate; SELECT * FROM t");
             leave_journal();
             (void)db.run("BEGIN IMMEDIATE; UPDATE t SET b=a+30");
@@ -190,7 +190,7 @@ TEST_F(SqliteHotJournals, ReusedByACommitToSeveralDatabasesFailIt)
     make();
     MUST(Db(path("b.db")), "CREATE TABLE u(a); INSERT INTO u VALUES(1)");
     {
-        const Db db(path());
+        const Db db(path(), "share=stock");
         MUST(db, "PRAGMA journal_mode=truncate; SELECT * FROM t");
         leave_journal();
         MUST(db, "ATTACH '" + path("b.db") + "' AS b; BEGIN IMMEDIATE; UPDATE t SET b=a+30");
@@ -213,7 +213,7 @@ TEST_F(SqliteLeftovers, JournalThatCannotBeDeletedIsAnErrorBeforeTheCommit)
         {
             const Nobody nobody;
             (void)logged();
-            const Db db(path(name));
+            const Db db(path(name), "share=stock");
             EXPECT_EQ(db.run("CREATE TABLE t(a)"), SQLITE_CANTOPEN) << mode;
             EXPECT_TRUE(logged(name + "-journal")) << mode;
         }
@@ -238,7 +238,7 @@ TEST_F(SqliteLeftovers, UnusedJournalThatCannotBeDeletedIsAnErrorToo)
     ASSERT_EQ(chmod(folder.path().c_str(), S_ISVTX | 0777), 0);
     {
         const Nobody nobody;
-        const Db db(path());
+        const Db db(path(), "share=stock");
         EXPECT_EQ(db.run("INSERT INTO t VALUES(4, 'four')"), SQLITE_CANTOPEN);
         EXPECT_TRUE(logged("a.db-journal"));
         EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
@@ -280,7 +280,7 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnErrorAfterAnEarlierWrit
     make();
     ASSERT_TRUE(give_to_nobody());
     const Nobody nobody;
-    const Db db(path());
+    const Db db(path(), "share=stock");
     MUST(db, "INSERT INTO t VALUES(4, 'four')");
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
     ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
@@ -292,6 +292,20 @@ TEST_F(SqliteLeftovers, HotJournalThatCannotBeDeletedIsAnErrorAfterAnEarlierWrit
     EXPECT_EQ(chmod(folder.path().c_str(), 0700), 0);
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10);
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+}
+
+/* A connection that shares the database in memory plays it back by SQLite's own locks, and writes from its next transaction on. */
+TEST_F(SqliteLeftovers, AHotJournalIsPlayedBackBeforeTheDatabaseIsShared)
+{
+    make();
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("PRAGMA cache_size=1; BEGIN; " + fill("t", 10, 300)), SQLITE_OK);
+    other.kill();
+    const Db db(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(names(), "a.db");
+    MUST(db, "INSERT INTO t VALUES(4, 'four')");
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY);
 }
 
 } // namespace sql

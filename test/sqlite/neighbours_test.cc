@@ -16,21 +16,6 @@
 #include <thread>
 #include <unistd.h>
 
-static std::function<void()> after_header_read;
-
-/* The VFS reads the header of a file itself by pread(2). */
-extern "C" {
-ssize_t __real_pread64(int fd, void *to, size_t n, off_t offset);
-ssize_t __wrap_pread64(int fd, void *to, size_t n, off_t offset);
-ssize_t __wrap_pread64(int fd, void *to, size_t n, off_t offset)
-{
-    const ssize_t got = __real_pread64(fd, to, n, offset);
-    if (after_header_read && n == 96)
-        after_header_read();
-    return got;
-}
-}
-
 namespace sql
 {
 
@@ -76,7 +61,7 @@ TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
     for (const char *mode : {"DELETE", "PERSIST", "TRUNCATE"}) {
         const std::string name = std::string(mode) + ".db";
         make(name);
-        Db db(path(name));
+        Db db(path(name), "share=stock");
         MUST(db, std::string("PRAGMA cache_size=5; PRAGMA journal_mode=") + mode);
         MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
         fail_for_want_of_room(db);
@@ -88,7 +73,7 @@ TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
         third.kill();
         MUST(db, "INSERT INTO t VALUES(20, 20)");
         EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 26) << mode;
-        Db second(path(name));
+        Db second(path(name), "share=stock");
         EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 26) << mode;
         EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok") << mode;
     }
@@ -233,67 +218,6 @@ TEST_F(SqliteNeighbours, AForkedChildOpensItAnew)
     EXPECT_EQ(stock_sum(path()), "36");
 }
 
-TEST_F(SqliteNeighbours, APolicyOutlivesACutOfTheFile)
-{
-    make();
-    Db db(path());
-    MUST(db, fill("t", 10, 500));
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy=adaptive"), "adaptive");
-    MUST(db, "DELETE FROM t WHERE a>3; VACUUM");
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "adaptive");
-}
-
-/* Another program overwrites the file under a lock, while every page is in the file: libato reads the new content. */
-TEST_F(SqliteNeighbours, AnOverwrittenPlainFileIsReadAnew)
-{
-    for (const std::string name : {"longer.db", "shorter.db"}) {
-        Db db = Db::stock(path(name));
-        MUST(db, "CREATE TABLE t(a INTEGER PRIMARY KEY, b UNIQUE); " + fill("t", 1, 100));
-        for (int i = 0; i < 10; i++) {
-            MUST(db, "UPDATE t SET b=b||'!'");
-        }
-        MUST(db, name == "longer.db" ? fill("t", 101, 300) : "DELETE FROM t WHERE a>10; VACUUM");
-    }
-    make();
-    Db db(path()), locking(path());
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy=eager"), "eager");
-    MUST(db, fill("t", 10, 100));
-    for (const std::string name : {"longer.db", "shorter.db"}) {
-        SCOPED_TRACE(name);
-        MUST(locking, "BEGIN EXCLUSIVE");
-        support::write_file(path(), support::read_file(path(name)));
-        MUST(locking, "ROLLBACK");
-        for (const Db *each : {&db, &locking}) {
-            EXPECT_EQ(each->number("SELECT max(a) FROM t"), name == "longer.db" ? 300 : 10);
-            EXPECT_EQ(each->text("PRAGMA integrity_check"), "ok");
-        }
-        MUST(db, "INSERT INTO t VALUES(1000, 'x')");
-        EXPECT_EQ(locking.number("SELECT max(a) FROM t"), 1000);
-        MUST(locking, "DELETE FROM t WHERE a=1000");
-    }
-    db.close();
-    locking.close();
-    EXPECT_EQ(stock_sum(path()), "55");
-    EXPECT_EQ(left(), 0u);
-}
-
-/* If some pages are in the reflection, the overwritten file is refused. */
-TEST_F(SqliteNeighbours, AnOverwrittenFileIsRefusedIfItIsNotPlain)
-{
-    make();
-    Db::stock(path("b.db")).run("CREATE TABLE t(a)");
-    Db db(path());
-    MUST(db, fill("t", 10, 100));
-    const support::Bytes before = support::read_file(path());
-    support::write_file(path(), support::read_file(path("b.db")));
-    EXPECT_NE(db.run("SELECT * FROM t"), SQLITE_OK);
-    support::write_file(path(), before);
-    EXPECT_EQ(db.number("SELECT max(a) FROM t"), 100);
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    db.close();
-    EXPECT_EQ(stock_sum(path()), std::to_string(6 + (10 + 100) * 91 / 2));
-}
-
 TEST_F(SqliteNeighbours, ADatabaseInWalModeTakesPartInACommitToSeveral)
 {
     for (const char *wal : {"a", "b", "c"}) {
@@ -340,9 +264,8 @@ TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
     std::atomic<bool> opened{false};
     std::thread opener([&] {
         const Db a(path());
-        opened = true;
-        EXPECT_EQ(a.opened, SQLITE_OK);
         EXPECT_EQ(a.number("SELECT sum(a) FROM t"), 6);
+        opened = true;
     });
     usleep(20000);
     for (int turn = 0; turn < 10; turn++)
@@ -352,29 +275,6 @@ TEST_F(SqliteNeighbours, WaitForADatabaseDoesNotBlockAnother)
     EXPECT_EQ(stopped.end(), 0);
     opener.join();
     EXPECT_TRUE(opened);
-}
-
-/* Another process gives the file its reflection, and a mask, at any moment of a read of the plain file. */
-TEST_F(SqliteNeighbours, ThatBeginToWriteDuringAReadDoNotDisturbIt)
-{
-    int moments = 0;
-    for (int moment = 1; moment == moments + 1; moment++) {
-        const std::string name = std::to_string(moment) + ".db";
-        make(name);
-        const Db db(path(name));
-        ASSERT_EQ(other.open(path(name)), SQLITE_OK);
-        int reads = 0;
-        after_header_read = [&] {
-            if (++reads == moment) {
-                moments++;
-                EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_OK);
-            }
-        };
-        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6) << moment << db.error();
-        after_header_read = nullptr;
-        EXPECT_EQ(other.close(), SQLITE_OK);
-    }
-    EXPECT_GE(moments, 2);
 }
 
 /* When one connection gives up its lock, another takes it at once, and the memory of the first is freed soon. */

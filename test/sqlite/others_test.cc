@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What does a program that does not use libato read? SQLITE_NOTADB while a page of the database may be in the
- * reflection, else the whole database; never a mixture. Connections through ato are not disturbed.
+ * What does a program that does not use libato read? SQLITE_BUSY while a process has the database open through ato, and
+ * SQLITE_NOTADB if a page of it may be in the reflection all the same; else the whole database; never a mixture.
+ * Connections through ato are not disturbed.
  */
 #include "lab.h"
 
@@ -35,11 +36,11 @@ class SqliteOthers : public Lab
         ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
         ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
     }
-    void expect_refused(Remote &stock)
+    void expect_busy(Remote &stock)
     {
-        EXPECT_EQ(stock.run("SELECT sum(a) FROM t"), SQLITE_NOTADB);
-        EXPECT_EQ(stock.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_NOTADB);
-        EXPECT_EQ(stock.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_NOTADB);
+        EXPECT_EQ(stock.run("SELECT sum(a) FROM t"), SQLITE_BUSY);
+        EXPECT_EQ(stock.run("INSERT INTO t VALUES(1000, 1000)"), SQLITE_BUSY);
+        EXPECT_EQ(stock.run("VACUUM INTO '" + path("copy.db") + "'"), SQLITE_BUSY);
     }
     /* A guard without a mask: a process leaves it if it is killed between guard and mask, or after taking the mask
      * off. */
@@ -63,7 +64,7 @@ class SqliteOthers : public Lab
             return ato_stat(map(), &st) == 0 ? static_cast<int>(st.guard_bytes) : 100;
         }));
     }
-    Remote late; /* opens the database when it is masked */
+    Remote late; /* opens the database when ato has it */
 
   private:
     char *map() const
@@ -74,24 +75,24 @@ class SqliteOthers : public Lab
     }
 };
 
-TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
+TEST_F(SqliteOthers, AreBusyFromTheFirstReadToTheLastClose)
 {
     look();
     Db db(path()), second(path());
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "no connection has read";
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
-    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "no connection has written";
-    MUST(db, "INSERT INTO t VALUES(4, 4)");
     ASSERT_EQ(late.open_stock(path()), SQLITE_OK);
-    for (int i = 5; i < 9; i++) {
-        expect_refused(other);
-        expect_refused(late);
+    for (int i = 4; i < 9; i++) {
+        expect_busy(other);
+        expect_busy(late);
+        EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY) << "in this process";
         MUST(i % 2 ? db : second,
              "INSERT INTO t VALUES(" + std::to_string(i) + ", " + std::to_string(i) + ")");
         EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok");
         EXPECT_EQ(second.number("SELECT count(*) FROM t"), i);
     }
     EXPECT_EQ(db.close(), SQLITE_OK);
-    expect_refused(other);
+    expect_busy(other);
     EXPECT_EQ(second.close(), SQLITE_OK);
     for (Remote *stock : {&other, &late}) {
         EXPECT_EQ(stock->text("SELECT sum(a) FROM t WHERE a<9"), "36") << stock->error();
@@ -102,6 +103,76 @@ TEST_F(SqliteOthers, AreRefusedFromTheFirstCommitToTheLastClose)
     }
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 55);
     EXPECT_EQ(left(), 0u);
+}
+
+/* Whoever was there first keeps the other out: with a lock, or for as long as it has the database open in WAL mode. */
+TEST_F(SqliteOthers, KeepAtoOutIfTheyWereThereFirst)
+{
+    look();
+    Db db(path());
+    for (const char *begin : {"BEGIN; SELECT * FROM t", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"}) {
+        ASSERT_EQ(other.run(begin), SQLITE_OK) << begin;
+        EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY) << begin;
+        EXPECT_EQ(db.run("INSERT INTO t VALUES(4, 4)"), SQLITE_BUSY) << begin;
+        ASSERT_EQ(other.run("ROLLBACK"), SQLITE_OK);
+    }
+    ASSERT_EQ(other.run("PRAGMA journal_mode=WAL; SELECT * FROM t"), SQLITE_OK);
+    EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY);
+    ASSERT_EQ(other.close(), SQLITE_OK);
+    MUST(db, "INSERT INTO t VALUES(4, 4)");
+    db.close();
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* Stock connections have it open all the time, and cache pages. */
+TEST_F(SqliteOthers, TakeTurnsWithConnectionsThatShare)
+{
+    for (const char *mode : {"delete", "wal"}) {
+        support::write_file(path(), {});
+        look();
+        ASSERT_EQ(other.run(std::string("PRAGMA journal_mode=") + mode), SQLITE_OK);
+        const Db db(path(), "share=stock"), stock = Db::stock(path());
+        for (int i = 4; i < 30; i++) {
+            const std::string insert = "INSERT INTO t VALUES(" + std::to_string(i) + "," +
+                                       std::to_string(i) + "||zeroblob(3000))";
+            EXPECT_EQ(i % 3 == 0   ? other.run(insert)
+                      : i % 3 == 1 ? db.run(insert)
+                                   : stock.run(insert),
+                      SQLITE_OK)
+                << db.error();
+            EXPECT_EQ(db.number("SELECT count(*) FROM t"), i);
+            EXPECT_EQ(stock.number("SELECT count(*) FROM t"), i);
+            EXPECT_EQ(other.text("SELECT count(*) FROM t"), std::to_string(i));
+            if (i % 10 == 0) {
+                MUST(db, "DELETE FROM t WHERE a=1; VACUUM; INSERT INTO t VALUES(1, 'one')");
+            }
+        }
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(left(), 0u);
+        ASSERT_EQ(other.close(), SQLITE_OK);
+    }
+}
+
+TEST_F(SqliteOthers, AProcessSharesInOneWay)
+{
+    make();
+    Db db(path());
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+    for (const char *how : {"share=stock", "journal=file"}) {
+        const Db second(path(), how);
+        EXPECT_EQ(second.run("SELECT * FROM t"), SQLITE_BUSY);
+        EXPECT_TRUE(logged("all connections of a process must agree"));
+    }
+    db.close();
+    Db shares(path(), "share=stock");
+    MUST(shares, "BEGIN; SELECT * FROM t");
+    Db second(path());
+    EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 6);
+    EXPECT_EQ(second.run("INSERT INTO t VALUES(4, 4)"), SQLITE_BUSY);
+    MUST(shares, "COMMIT");
+    MUST(second, "INSERT INTO t VALUES(4, 4)");
+    EXPECT_EQ(shares.run("SELECT * FROM t"), SQLITE_BUSY);
 }
 
 /* A connection through ato and one through SQLite's own VFS commit in turns: each reads all commits. */
@@ -138,29 +209,6 @@ TEST_F(SqliteOthers, AreRefusedAfterAKillAndAFastUnmap)
         else
             EXPECT_EQ(Db(path(name), "", SQLITE_OPEN_READONLY).number("SELECT sum(a) FROM t"), 10);
         EXPECT_EQ(stock_sum(path(name)), "10");
-    }
-}
-
-/* A growth through ato was rolled back or cut off before. */
-TEST_F(SqliteOthers, MayAppendAPageOfZeros)
-{
-    const std::string grow = fill("t", 10, 300);
-    for (const std::string &change :
-         {std::string("PRAGMA ato_read_policy=eager; BEGIN; ") + grow + "; ROLLBACK",
-          "PRAGMA ato_read_policy=eager; " + grow + "; DELETE FROM t WHERE a>9; VACUUM",
-          "BEGIN; " + grow + "; ROLLBACK; PRAGMA journal_mode=WAL"}) {
-        SCOPED_TRACE(change);
-        support::write_file(path(), {});
-        make();
-        MUST(Db::stock(path()), "CREATE TABLE z(b)");
-        Db db(path());
-        MUST(db, "PRAGMA cache_size=5; " + change);
-        /* The last page of this table is an overflow page with only zeros. */
-        MUST(Db::stock(path()), "INSERT INTO z VALUES(zeroblob(4500)); PRAGMA wal_checkpoint");
-        EXPECT_EQ(db.close(), SQLITE_OK);
-        EXPECT_EQ(Db::stock(path()).text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(Db(path()).text("SELECT sum(length(b)) FROM z"), "4500");
-        EXPECT_EQ(Db::stock(path()).text("PRAGMA integrity_check"), "ok");
     }
 }
 
@@ -246,7 +294,7 @@ TEST_F(SqliteOthers, SeeCommitsOfAProcessThatWritesThrough)
     make();
     ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
     ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
-    Db db(path());
+    Db db(path(), "share=stock");
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
     EXPECT_EQ(other.run(fill("t", 100, 300)), SQLITE_OK) << other.error();
     MUST(db, "INSERT INTO t VALUES(4, 4)");
@@ -261,26 +309,7 @@ TEST_F(SqliteOthers, DoNotHinderAtoInADatabaseSmallerThanAPage)
     Db db(path());
     MUST(db, "PRAGMA page_size=512; CREATE TABLE t(a); INSERT INTO t VALUES(1)");
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 1);
-    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
-}
-
-/* Connections that have not written yet read the rows that stock SQLite writes, and the file's new length. */
-TEST_F(SqliteOthers, MayChangeItsLengthBeforeTheFirstWrite)
-{
-    make();
-    Db db(path());
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
-    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
-    MUST(Db::stock(path()), fill("t", 10, 300));
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 294);
-    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "294");
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    EXPECT_EQ(other.run("DELETE FROM t WHERE a>50"), SQLITE_OK) << other.error();
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 44);
-    MUST(db, "DELETE FROM t WHERE a>5");
-    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY);
 }
 
 /* The header is not known before the first commit. */
@@ -289,47 +318,27 @@ TEST_F(SqliteOthers, AreRefusedANewDatabase)
     Remote writer;
     ASSERT_EQ(writer.open(path()), SQLITE_OK);
     ASSERT_EQ(writer.run("CREATE TABLE t(a); INSERT INTO t VALUES(1)"), SQLITE_OK);
-    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY);
     writer.kill();
     EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_NOTADB);
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 1);
     EXPECT_EQ(stock_sum(path()), "1");
 }
 
-/* Stock SQLite may open it as soon as it is in WAL mode, and is refused when it no longer is. */
-TEST_F(SqliteOthers, ShareADatabaseInWalMode)
+/* In WAL mode the file is complete, also after a kill. */
+TEST_F(SqliteOthers, MayUseADatabaseInWalModeAfterAKill)
 {
     make();
-    Db db(path());
-    MUST(db, "INSERT INTO t VALUES(4, 4); PRAGMA journal_mode=WAL; INSERT INTO t VALUES(5, 5)");
-    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
-    int n = 5;
-    for (const char *also :
-         {"", "PRAGMA wal_checkpoint(FULL);", "PRAGMA wal_checkpoint(TRUNCATE);", ""})
-        for (const bool ours : {true, false}) {
-            const std::string text = std::to_string(++n), change = "INSERT INTO t VALUES(" + text +
-                                                                   ", randomblob(9000)); " + also;
-            EXPECT_EQ(ours ? db.run(change) : other.run(change), SQLITE_OK) << also << ours;
-            EXPECT_EQ(other.text("SELECT count(*) FROM t WHERE length(b)>0"), text) << also << ours;
-            EXPECT_EQ(db.text("SELECT count(*) FROM t WHERE length(b)>0"), text) << also << ours;
-            EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok") << also << ours;
-        }
-    EXPECT_EQ(other.close(), SQLITE_OK);
-    MUST(db, "PRAGMA journal_mode=DELETE; INSERT INTO t VALUES(100, 100)");
-    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
-    expect_refused(other);
-}
-
-/* The same with policy eager: stock SQLite makes the file longer than the mapping. */
-TEST_F(SqliteOthers, ShareADatabaseInWalModeWithPolicyEager)
-{
-    make();
-    Db db(path());
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy=eager"), "eager");
-    MUST(db, "PRAGMA journal_mode=WAL; INSERT INTO t VALUES(4, 4)");
-    MUST(Db::stock(path()), fill("t", 10, 2000) + "; PRAGMA wal_checkpoint");
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 1995);
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("INSERT INTO t VALUES(4, 4); PRAGMA journal_mode=WAL; " +
+                        fill("t", 10, 300) + "; PRAGMA wal_checkpoint; DELETE FROM t WHERE a>=10"),
+              SQLITE_OK)
+        << other.error();
+    EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY);
+    other.kill();
+    const Db stock = Db::stock(path());
+    EXPECT_EQ(stock.number("SELECT sum(a) FROM t"), 10);
+    EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
 }
 
 /* Bytes that stock SQLite writes meanwhile are not undone. */
@@ -345,7 +354,7 @@ TEST_F(SqliteOthers, MayWriteADatabaseWithAGuardAndNoMask)
     }
     guard();
     MUST(Db::stock(path()), "UPDATE t SET a=a+10");
-    EXPECT_EQ(Db(path()).opened, SQLITE_OK);
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 66);
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "66");
     guard();
@@ -391,8 +400,8 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilItIsOpenedWithPreferFile)
     ASSERT_EQ(other.run("UPDATE t SET b=a*7"), SQLITE_OK);
     support::write_file(path("copy.db"), support::read_file(path()));
     EXPECT_EQ(Db::stock(path("copy.db")).run("SELECT * FROM t"), SQLITE_NOTADB);
-    for (const char *how :
-         {"", "mode=ro", "mode=ro&prefer=file", "journal=file", "prefer=reflection"}) {
+    for (const char *how : {"", "mode=ro", "mode=ro&prefer=file", "journal=file", "share=stock",
+                            "prefer=reflection"}) {
         EXPECT_EQ(Db(path("copy.db"), how).run("SELECT * FROM t"), SQLITE_CANTOPEN) << how;
         EXPECT_TRUE(logged("copy.db: this is a copy of a database that was not plain")) << how;
     }
@@ -400,69 +409,14 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilItIsOpenedWithPreferFile)
         const std::string name = path(shared ? "shared.db" : "copy.db");
         support::write_file(name, support::read_file(path()));
         {
-            const Db db(name, shared ? "prefer=file&journal=file" : "prefer=file"), second(name);
+            const Db db(name, shared ? "prefer=file&share=stock" : "prefer=file"),
+                second(name, shared ? "share=stock" : "");
             EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
             MUST(second, "UPDATE t SET b=a+5; INSERT INTO t VALUES(4, 4)");
-            EXPECT_EQ(Db(name).number("SELECT sum(b) FROM t"), 25);
+            EXPECT_EQ(db.number("SELECT sum(b) FROM t"), 25);
         }
         EXPECT_EQ(stock_sum(name), "10");
     }
-}
-
-/* Also after a ROLLBACK of a transaction that did not fit into the cache. */
-TEST_F(SqliteOthers, MayReadAfterARollbackWithPolicyEager)
-{
-    make();
-    Db db(path());
-    MUST(db, "PRAGMA ato_read_policy=eager; PRAGMA cache_size=2; BEGIN; " + fill("t", 10, 300) +
-                 "; ROLLBACK");
-    EXPECT_EQ(Db::stock(path()).text("SELECT sum(a) FROM t"), "6");
-}
-
-/* Meanwhile this process has no view of the file; its read policy is kept. */
-TEST_F(SqliteOthers, MayMakeItLongerWhileTwoProcessesHaveIt)
-{
-    make();
-    Db db(path());
-    MUST(db, "PRAGMA ato_read_policy=eager");
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
-    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
-    MUST(Db::stock(path()), fill("t", 10, 2000));
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 1994);
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "eager");
-    EXPECT_EQ(other.text("SELECT count(*) FROM t"), "1994");
-    EXPECT_EQ(db.text("PRAGMA ato_read_policy"), "eager");
-    MUST(db, "INSERT INTO t VALUES(4, 4)");
-    EXPECT_EQ(Db::stock(path()).text("SELECT count(*) FROM t"), "1995");
-}
-
-/* The threads map the file anew again and again, while each other's calls begin. */
-TEST_F(SqliteOthers, MayMakeItLongerWhileThreadsRead)
-{
-    look();
-    std::atomic<bool> ends{false};
-    std::vector<std::string> wrong(4);
-    std::vector<std::thread> all;
-    for (std::string &w : wrong)
-        all.emplace_back([&] {
-            while (!ends && w.empty()) {
-                const Db db(path());
-                sqlite3_busy_timeout(db.handle, 60000);
-                for (int i = 0; i < 3 && w.empty(); i++)
-                    if (db.run("PRAGMA ato_stat") != SQLITE_OK ||
-                        db.number("SELECT count(*) FROM t") < 3)
-                        w = db.error();
-            }
-        });
-    for (int i = 10; i < 800; i += 10)
-        while (other.run(fill("t", i, i + 9)) == SQLITE_BUSY)
-            ;
-    ends = true;
-    for (std::thread &t : all)
-        t.join();
-    EXPECT_EQ(wrong, std::vector<std::string>(4));
-    const Db db(path());
-    EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3 + 790);
 }
 
 /* Without the mask, stock SQLite reads a state that is neither old nor new. */

@@ -72,7 +72,7 @@ class Preload(Lab):
         self.assertEqual(said, 'unix\n')
         # Other programs are refused while it is open.
         self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', CREATE, '.shell env -u LD_PRELOAD sqlite3 in/c.db "SELECT a FROM t"')
-        self.assertIn('file is not a database', self.complaint)
+        self.assertIn('database is locked', self.complaint)
 
     def test_python_does(self):
         for python in {os.path.realpath(p) for p in (sys.executable, '/usr/bin/python3') if os.path.exists(p)}:

@@ -104,9 +104,10 @@ int __wrap_pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset
 int __real_pending_resize(struct pending *s, sqlite3_int64 size);
 int __wrap_pending_resize(struct pending *s, sqlite3_int64 size);
 
+/* If the commit cannot cut the database, SQLite does it. */
 int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    return write_fails(false) ? -1 : __real_pending_resize(s, size);
+    return write_fails(size < s->size) ? -1 : __real_pending_resize(s, size);
 }
 
 int __real_pending_commit(struct pending *s);

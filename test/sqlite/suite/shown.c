@@ -18,8 +18,11 @@
 
 #include "lib/sqlite/connection.h"
 #include "lib/sqlite/journals.h"
+#include "lib/sqlite/mask.h"
 
 #include "shown.h"
+
+typedef int sync_call(sqlite3_file *file, int flags);
 
 struct shown *shown_all;
 pthread_mutex_t shown_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,20 +36,33 @@ static void count_open(int more)
         sqlite3_open_file_count += more;
 }
 
+/* Its counters of syncs; likewise. */
+extern int sqlite3_sync_count __attribute__((weak));
+extern int sqlite3_fullsync_count __attribute__((weak));
+
+static void count_sync(int flags)
+{
+    if (!&sqlite3_sync_count)
+        return;
+    sqlite3_sync_count++;
+    sqlite3_fullsync_count += (flags & 0x0F) == SQLITE_SYNC_FULL;
+}
+
 /* ---- the list ---- */
 
+/* A VFS above may have moved the handle of a database, as appendvfs does: the connection stays where it is. */
 static struct shown **find_file(const sqlite3_file *file)
 {
     struct shown **s = &shown_all;
-    while (*s && (*s)->file != file)
+    while (*s && (*s)->file != file && (const void *)(*s)->connection != file->pMethods)
         s = &(*s)->next;
     return s;
 }
 
-/* While the VFS below reads it, the file of a database is up to date itself. */
+/* While it is not mapped, the file of a database is up to date itself. */
 static bool is_up_to_date(const struct shown *s)
 {
-    return s->is_database && connection_of(s->file)->direct && !connection_of(s->file)->pending.tx;
+    return s->is_database && !s->connection->pending.view;
 }
 
 static bool is_shown(const struct shown *s, const char *name)
@@ -58,8 +74,7 @@ struct shown **shown_find(const char *name)
 {
     struct shown **found = NULL, **s = &shown_all;
     for (; *s; s = &(*s)->next)
-        if (is_shown(*s, name) &&
-            (!found || ((*s)->is_database && connection_of((*s)->file)->pending.tx)))
+        if (is_shown(*s, name) && (!found || ((*s)->is_database && (*s)->connection->pending.tx)))
             found = s;
     return found ? found : s;
 }
@@ -90,10 +105,10 @@ static sqlite3_int64 length_of(const struct shown *s)
     sqlite3_int64 size = -1;
     if (!s->is_database)
         (void)s->methods.xFileSize(s->file, &size);
-    else if (connection_of(s->file)->pending.tx)
-        size = connection_of(s->file)->pending.size;
-    else if (connection_of(s->file)->pending.view)
-        size = (sqlite3_int64)ato_size(connection_of(s->file)->pending.view);
+    else if (s->connection->pending.tx)
+        size = s->connection->pending.size;
+    else
+        size = (sqlite3_int64)ato_size(s->connection->pending.view);
     return size;
 }
 
@@ -101,9 +116,12 @@ static bool read_all(const struct shown *s, void *to, int n)
 {
     if (!s->is_database)
         return s->methods.xRead(s->file, to, n, 0) == SQLITE_OK;
-    struct pending *pending = &connection_of(s->file)->pending;
-    return pending->tx ? __real_pending_read(pending, to, n, 0) == 0
-                       : __real_ato_memcpy(to, pending->view, (size_t)n) != NULL;
+    struct pending *pending = &s->connection->pending;
+    const bool done = pending->tx ? __real_pending_read(pending, to, n, 0) == 0
+                                  : __real_ato_memcpy(to, pending->view, (size_t)n) != NULL;
+    if (done && n >= MASK_HEADER)
+        mask_uncover(to);
+    return done;
 }
 
 static bool copy_open(const struct shown *s, struct bytes *to)
@@ -127,9 +145,9 @@ bool shown_copy(const struct shown *s, struct bytes *to)
     }
     if (!s->is_database)
         return copy_open(s, to);
-    pthread_mutex_lock(&connection_of(s->file)->in_call); /* keeps the view where it is */
+    pthread_mutex_lock(&s->connection->in_call); /* keeps the view where it is */
     const bool done = copy_open(s, to);
-    pthread_mutex_unlock(&connection_of(s->file)->in_call);
+    pthread_mutex_unlock(&s->connection->in_call);
     return done;
 }
 
@@ -153,6 +171,18 @@ static int shown_close(sqlite3_file *file)
         count_open(-1);
     pthread_mutex_unlock(&shown_lock);
     return methods.xClose(file);
+}
+
+/* A commit of libato is the sync of the database. */
+static int shown_sync(sqlite3_file *file, int flags)
+{
+    const struct connection *c = connection_of(file);
+    pthread_mutex_lock(&shown_lock);
+    sync_call *sync = (*find_file(file))->methods.xSync;
+    pthread_mutex_unlock(&shown_lock);
+    if (c->pending.view && !c->wrote_below)
+        count_sync(flags);
+    return sync(file, flags);
 }
 
 static int shown_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
@@ -184,9 +214,10 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     strcpy(s->name, name);
     pthread_mutex_lock(&shown_lock);
     if (is_database) {
+        s->connection = connection_of(file);
         (void)REAL(stat)(name, &s->was);
-        connection_of(s->file)->methods.xClose =
-            shown_close; /* the methods lead to the connection */
+        s->connection->methods.xClose = shown_close; /* the methods lead to the connection */
+        s->connection->methods.xSync = shown_sync;
     } else {
         s->heard.xClose = shown_close;
         s->heard.xWrite = shown_write;

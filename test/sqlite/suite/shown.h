@@ -27,9 +27,10 @@ struct shown {
     sqlite3_io_methods methods; /* the methods of the file itself */
     sqlite3_io_methods heard;   /* a journal: the methods that SQLite calls, which keep this list */
     bool is_database;
-    struct stat was; /* a database: the file at the time of opening */
-    bool nameless;   /* deleted while it is open */
-    char name[];     /* the absolute name that SQLite uses */
+    struct connection *connection; /* of a database; else NULL */
+    struct stat was;               /* a database: the file at the time of opening */
+    bool nameless;                 /* deleted while it is open */
+    char name[];                   /* the absolute name that SQLite uses */
 };
 
 /* Not visible to the programs that the suite is loaded into. */

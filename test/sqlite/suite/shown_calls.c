@@ -120,14 +120,24 @@ int access(const char *name, int mode)
     return 0;
 }
 
+/* Of a database only the length is shown: everything else is seen on the disk. */
 static int stat_shown(const char *name, struct stat *st, stat_call *real)
 {
-    const struct shown *s = look_for_journal(name);
+    struct stat copied;
+    const struct shown *s = look(name);
     if (!s)
         return real(name, st);
-    const int fd = copy_of(s), r = fd < 0 ? -1 : fstat(fd, st);
+    const bool is_database = s->is_database;
+    const int fd = copy_of(s);
+    int r = fd < 0 ? -1 : fstat(fd, &copied);
     if (fd >= 0)
         close(fd);
+    if (is_database)
+        r = real(name, st);
+    else if (r == 0)
+        *st = copied;
+    if (r == 0 && fd >= 0)
+        st->st_size = copied.st_size;
     return r;
 }
 

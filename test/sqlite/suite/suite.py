@@ -5,7 +5,7 @@
 # SQLite's own VFS, or be in differences.txt. tools/sqlite-tests builds what this needs and calls it; its --help
 # describes the arguments.
 #
-# usage: suite.py FOLDER [--all | SCRIPT...]
+# usage: suite.py FOLDER [--changed | --all | SCRIPT...]
 #
 # FOLDER/source         SQLite's sources
 # FOLDER/programs       the programs built of them; libato_suite.so, with the VFS
@@ -26,7 +26,7 @@ import tempfile
 import time
 
 import world
-from judge import ATO, FILE, STOCK, Judge, die, read_differences, say
+from judge import ATO, FILE, SHARE, STOCK, Judge, die, read_differences, say
 from world import Result, Script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,16 +35,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WORDS = {
     STOCK: {'ATO_SUITE_VFS': 'stock'},
     ATO: {'ATO_SUITE_VFS': 'ato'},
+    SHARE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_SHARE': 'stock'},
     FILE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_JOURNAL': 'file'},
 }
 
 # These scripts write to the file of an open database by other means than SQLite (hexio_write, channels of Tcl's), or
-# read it by its absolute name or in another process, to which shown.c does not show it. With the default policy the
-# file has older bytes until the last close; with this policy each commit writes its bytes to the file.
-EAGER = {'ATO_READ_POLICY': 'eager'}
+# read it by its absolute name, in another process or by SQLite's own VFS (nolock=1), to which shown.c does not show
+# it. By default the file is not complete until the last close; with share=stock it is, between transactions.
 RAW = set('''
-    alter2 avfs corrupt corrupt8 corruptB corruptC corruptD descidx2 e_wal exclusive2 incrblob3 incrcorrupt memdb1
-    pager1 pragma rdonly superlock unixexcl walro2
+    alter2 corrupt corrupt8 corruptB corruptC corruptD corruptL descidx2 incrblob3 incrcorrupt
+    pager1 pager4 pragma rdonly rowallock superlock tkt3457 unixexcl
 '''.split())
 
 # These find a VFS that is not atomic, that locks wrongly or that loses written bytes.
@@ -54,6 +54,12 @@ QUICK = '''
     autovacuum shared lock lock2 lock3 exclusive trans trans2 avtrans nolock multiplex2 io sync sync2
     tempdb corrupt2 symlink uri thread001 unixexcl cacheflush stmt superlock fallocate
     mptester:crash01:delete mptester:multiwrite01:delete
+'''.split()
+
+# With ?share=stock the VFS below has the locks, and each transaction maps the file and makes it plain.
+QUICK_SHARE = '''
+    crash3 savepoint7 diskfull attach2 jrnlmode2 rollback2 walmode vacuum5 lock2 exclusive tempdb
+    mptester:multiwrite01:delete
 '''.split()
 
 # With ?journal=file the VFS below does nearly all: these are about its journals and locks, and the length of the file.
@@ -133,7 +139,7 @@ def matching(scripts, patterns):
 # ---- Running them ----
 
 def words_for(script, variant):
-    return {**WORDS[variant], **(EAGER if variant != FILE and script.name in RAW else {})}
+    return WORDS[SHARE if variant == ATO and script.name in RAW else variant]
 
 
 def keep_time(name, seconds):
@@ -229,18 +235,19 @@ def limited(script, stock):
 
 def choose(arguments, scripts, veryquick):
     """Returns the names of the scripts to run, by variant."""
+    quick = {ATO: matching(scripts, QUICK), SHARE: matching(scripts, QUICK_SHARE)}
     if not arguments:
-        return {ATO: matching(scripts, QUICK)}
-    if arguments == ['--both']:
-        return {ATO: matching(scripts, QUICK), FILE: matching(scripts, QUICK_FILE)}
+        return quick
+    if arguments == ['--changed']:
+        return {**quick, FILE: matching(scripts, QUICK_FILE)}
     all_names = arguments == ['--all']
     names = sorted(veryquick.union(matching(scripts, MORE))) if all_names else matching(scripts, arguments)
-    return {ATO: names, FILE: names}
+    return {ATO: names, SHARE: [name for name in names if name not in RAW], FILE: names}
 
 
 def main():
     folder, arguments = sys.argv[1], sys.argv[2:]
-    differences, stock, judges = read_differences(), Stock(folder), []
+    stock, judges = Stock(folder), []
     place = world.World(folder)
     try:
         scripts, veryquick = of_sqlite(place)
@@ -251,7 +258,7 @@ def main():
         for variant, names in choice.items():
             check_default(place, variant)
             chosen = [limited(scripts[name], stock) if name in scripts else programs[name] for name in names]
-            judge = Judge(variant, stock.results, differences, folder)
+            judge = Judge(variant, stock.results, read_differences(variant), folder)
             run_all(place, variant, chosen, stock.results, judge.take)
             judge.sum_up()
             judges.append(judge)

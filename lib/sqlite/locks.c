@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "locks.h"
+
+#include "ato.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* SQLite's bytes for SHARED. */
+enum { FIRST_DOOR = 0x40000002, DOORS = 510 };
+
+/*
+ * A word, the writer's or a line's:
+ *
+ *   bits 0-1    a line's: SHARED; the writer's: RESERVED or PENDING
+ *   bits 2-15   the line
+ *   bits 16-31  the door
+ *   bits 32-63  the number of the process
+ *
+ * 0: nobody's.
+ */
+enum { SHARED = 1, RESERVED = 1, PENDING = 2, STATE = 3 };
+#define OWNER (~0ull << 16)
+
+struct line {
+    uint64_t word;
+    uint64_t ticket; /* of a writer that waits; 0 */
+    uint32_t asleep; /* 1: it sleeps, and this is its futex */
+    uint32_t pad[11];
+};
+
+enum { LINES = 1020 };
+
+struct lock_words {
+    uint64_t writer;
+    uint64_t pad[7];
+    uint64_t tickets;   /* given out */
+    uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
+    uint32_t used;      /* lines from this one on were never used */
+    uint32_t processes; /* numbers given out */
+    uint32_t wal;
+    uint32_t readers; /* 1: readers sleep, and this is their futex */
+    uint32_t padding[25];
+    uint64_t reserve[8];
+    struct line lines[LINES];
+};
+
+static_assert(sizeof(struct line) == 64, "a cache line");
+static_assert(sizeof(struct lock_words) == ATO_SHARED_MAX, "layout");
+
+/* How long the head of the queue lets others overtake. */
+enum { TURN_NS = 1000 * 1000 };
+
+/* How long to sleep at most, and how long before the kernel is asked whether the other one lives. */
+enum { NAP_NS = 1000 * 1000 };
+
+/* Tries before the first sleep: tens of microseconds, longer than a commit or a read takes. */
+enum { SPINS = 400 };
+
+#define LOAD(at)         __atomic_load_n(at, __ATOMIC_SEQ_CST)
+#define STORE(at, value) __atomic_store_n(at, value, __ATOMIC_SEQ_CST)
+#define SWAP(at, value)  __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST)
+
+/* Replaces `old`, if that is still there. */
+#define REPLACE(at, old, value)                                                                    \
+    __atomic_compare_exchange_n(at, &(__typeof__(*(at))){old}, value, false, __ATOMIC_SEQ_CST,     \
+                                __ATOMIC_SEQ_CST)
+
+static uint64_t word_of(const struct locks *l, int line)
+{
+    return l->owner | (uint64_t)line << 2;
+}
+
+/* The line that a word names. Any word may be there. */
+static struct line *line_of(const struct locks *l, uint64_t word)
+{
+    return &l->words->lines[(word & ~OWNER) >> 2 < LINES ? (word & ~OWNER) >> 2 : 0];
+}
+
+static unsigned used_lines(const struct locks *l)
+{
+    const unsigned used = LOAD(&l->words->used);
+    return used < LINES ? used : LINES;
+}
+
+/* ---- doors ---- */
+
+static bool lock_doors(int fd, short type, int first, int n)
+{
+    struct flock lock = {
+        .l_type = type, .l_whence = SEEK_SET, .l_start = FIRST_DOOR + first, .l_len = n};
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool locks_open_door(struct locks *l, int fd, bool *is_first)
+{
+    int door = 0;
+    *is_first = lock_doors(fd, F_WRLCK, 0, DOORS);
+    if (*is_first)
+        (void)lock_doors(fd, F_UNLCK, 1, DOORS - 1);
+    else
+        while (!lock_doors(fd, F_WRLCK, door, 1))
+            if (++door == DOORS)
+                return false;
+    *l = (struct locks){.fd = fd, .owner = (uint64_t)door << 16};
+    return true;
+}
+
+void locks_close_door(struct locks *l)
+{
+    (void)lock_doors(l->fd, F_UNLCK, 0, DOORS);
+    *l = (struct locks){.fd = -1};
+}
+
+/* A process at the same door is this one, or one that has died. */
+static bool is_alive(const struct locks *l, uint64_t word)
+{
+    const int door = word >> 16 & 0xffff;
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = FIRST_DOOR + door, .l_len = 1};
+    if (door == (int)(l->owner >> 16 & 0xffff))
+        return (word & OWNER) == l->owner;
+    return door < DOORS && fcntl(l->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* ---- sleep ---- */
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void wake(uint32_t *futex, int n)
+{
+    if (LOAD(futex) && SWAP(futex, 0))
+        (void)syscall(SYS_futex, futex, FUTEX_WAKE, n, NULL, NULL, 0);
+}
+
+/* After the writer's word is free. */
+static void wake_others(struct locks *l)
+{
+    const unsigned next = LOAD(&l->words->next);
+    if (next && next <= LINES)
+        wake(&l->words->lines[next - 1].asleep, 1);
+    wake(&l->words->readers, INT32_MAX);
+}
+
+/* Frees what the owner of a word held, if it is dead. What it was committing is visible by then, or never will be. */
+static enum locks_result bury(struct locks *l, uint64_t word)
+{
+    if (!word || is_alive(l, word))
+        return LOCKS_OK;
+    const uint64_t writer = LOAD(&l->words->writer);
+    if (((writer ^ word) & OWNER) == 0) {
+        if (ato_settle(l->view) < 0)
+            return LOCKS_FAILED;
+        (void)REPLACE(&l->words->writer, writer, 0);
+    }
+    for (unsigned i = 0; i < used_lines(l); i++) {
+        struct line *line = &l->words->lines[i];
+        const uint64_t left = LOAD(&line->word);
+        if (!left || ((left ^ word) & OWNER) != 0)
+            continue;
+        STORE(&line->ticket, 0); /* a living one stores its ticket again */
+        (void)REPLACE(&l->words->next, i + 1, 0);
+        (void)REPLACE(&line->word, left, 0);
+    }
+    wake_others(l);
+    return LOCKS_OK;
+}
+
+struct wait {
+    uint32_t *futex;
+    uint64_t length, end; /* end: 0 until the first sleep */
+    uint64_t asked;       /* when the kernel was asked, or the wait began */
+    int spins;
+    bool sleeps; /* the caller sets the futex to 1, then looks again, before it calls rest() */
+};
+
+/* Rests, at most for `most`, before the caller looks again whether the owner of `holder` has ended what it does. */
+static enum locks_result rest(struct locks *l, struct wait *w, uint64_t holder, uint64_t most)
+{
+    if (w->spins > 0) {
+        w->spins--;
+        __builtin_ia32_pause();
+        return LOCKS_OK;
+    }
+    const uint64_t time = now();
+    if (!w->sleeps) {
+        w->sleeps = true;
+        w->end = time + w->length;
+        w->asked = time;
+        return w->length ? LOCKS_OK : bury(l, holder);
+    }
+    if (time - w->asked >= NAP_NS) {
+        w->asked = time;
+        return bury(l, holder);
+    }
+    if (time >= w->end)
+        return LOCKS_BUSY;
+    const uint64_t left = w->end - time, ns = left < most ? left : most;
+    const struct timespec limit = {.tv_sec = 0, .tv_nsec = (long)ns};
+    (void)syscall(SYS_futex, w->futex, FUTEX_WAIT, 1, &limit, NULL, 0);
+    return LOCKS_OK;
+}
+
+/* ---- lines ---- */
+
+enum locks_result locks_attach(struct locks *l, const void *view, bool is_first)
+{
+    l->words = ato_shared(view, sizeof(struct lock_words));
+    l->view = view;
+    if (!l->words)
+        return LOCKS_FAILED;
+    if (is_first)
+        memset(l->words, 0, sizeof(*l->words));
+    const uint64_t number = __atomic_add_fetch(&l->words->processes, 1, __ATOMIC_SEQ_CST);
+    const uint64_t door = l->owner;
+    l->owner |= number << 32;
+    /* Of processes that had this door and died. */
+    uint64_t word = LOAD(&l->words->writer);
+    for (unsigned i = 0; i <= used_lines(l); i++) {
+        if (word && (word & 0xffff0000) == door && bury(l, word) != LOCKS_OK)
+            return LOCKS_FAILED;
+        word = LOAD(&l->words->lines[i % LINES].word);
+    }
+    return LOCKS_OK;
+}
+
+int locks_take_line(struct locks *l)
+{
+    int line = 0;
+    while (line < LINES && !REPLACE(&l->words->lines[line].word, 0, word_of(l, line)))
+        line++;
+    if (line == LINES)
+        return -1;
+    uint32_t used = LOAD(&l->words->used);
+    while (used < (uint32_t)line + 1 && !REPLACE(&l->words->used, used, (uint32_t)line + 1))
+        used = LOAD(&l->words->used);
+    return line;
+}
+
+void locks_drop_line(struct locks *l, int line)
+{
+    STORE(&l->words->lines[line].word, 0);
+}
+
+/* ---- readers ---- */
+
+static bool is_mine(const struct locks *l, int line, uint64_t writer)
+{
+    return ((writer ^ word_of(l, line)) & ~(uint64_t)STATE) == 0;
+}
+
+static enum locks_result await_writer(struct locks *l, int line, uint64_t wait)
+{
+    struct wait w = {.futex = &l->words->readers, .length = wait, .spins = SPINS};
+    enum locks_result r = LOCKS_OK;
+    while (r == LOCKS_OK) {
+        if (w.sleeps)
+            STORE(&l->words->readers, 1);
+        const uint64_t writer = LOAD(&l->words->writer);
+        if (!(writer & PENDING) || is_mine(l, line, writer))
+            break;
+        r = rest(l, &w, writer, NAP_NS);
+    }
+    return r;
+}
+
+void locks_unshare(struct locks *l, int line)
+{
+    /* order[lock-words]: before the look at the writer, who may have looked at the line before. */
+    (void)SWAP(&l->words->lines[line].word, word_of(l, line));
+    const uint64_t writer = LOAD(&l->words->writer);
+    if (writer & PENDING)
+        wake(&line_of(l, writer)->asleep, 1);
+}
+
+enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
+{
+    for (;;) {
+        /* order[lock-words]: before the look at the writer. Pairs with the store of PENDING. */
+        (void)SWAP(&l->words->lines[line].word, word_of(l, line) | SHARED);
+        const uint64_t writer = LOAD(&l->words->writer);
+        if (!(writer & PENDING) || is_mine(l, line, writer))
+            return LOCKS_OK;
+        locks_unshare(l, line);
+        const enum locks_result r = await_writer(l, line, wait);
+        if (r != LOCKS_OK)
+            return r;
+    }
+}
+
+/* ---- the writer ---- */
+
+/* Returns the line with the least ticket; LINES: none waits. */
+static unsigned head(const struct locks *l)
+{
+    uint64_t least = UINT64_MAX;
+    unsigned found = LINES;
+    for (unsigned i = 0; i < used_lines(l); i++) {
+        const uint64_t ticket = LOAD(&l->words->lines[i].ticket);
+        if (ticket && ticket < least) {
+            least = ticket;
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* Whether RESERVED is free, and nobody else's turn. */
+static bool is_free(const struct locks *l, int line)
+{
+    const uint32_t next = LOAD(&l->words->next);
+    return !LOAD(&l->words->writer) && (!next || next == (uint32_t)line + 1);
+}
+
+bool locks_try_reserve(struct locks *l, int line)
+{
+    return is_mine(l, line, LOAD(&l->words->writer)) ||
+           (is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | RESERVED));
+}
+
+/* Leaves the queue. The next one may be asleep. */
+static void leave_queue(struct locks *l, int line)
+{
+    STORE(&l->words->lines[line].ticket, 0);
+    STORE(&l->words->lines[line].asleep, 0);
+    (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
+    const unsigned first = head(l);
+    if (first != LINES)
+        wake(&l->words->lines[first].asleep, 1);
+}
+
+enum locks_result locks_reserve(struct locks *l, int line, uint64_t *ticket, uint64_t wait)
+{
+    struct line *mine = &l->words->lines[line];
+    struct wait w = {.futex = &mine->asleep, .length = wait};
+    enum locks_result r = LOCKS_OK;
+    uint64_t turn = 0;
+    if (locks_try_reserve(l, line))
+        return LOCKS_OK;
+    if (!*ticket)
+        *ticket = __atomic_add_fetch(&l->words->tickets, 1, __ATOMIC_SEQ_CST);
+    while (r == LOCKS_OK) {
+        STORE(&mine->ticket, *ticket);
+        if (w.sleeps)
+            STORE(&mine->asleep, 1);
+        const unsigned first = head(l);
+        if (first != (unsigned)line) {
+            r = rest(l, &w, LOAD(&l->words->lines[first % LINES].word), 10 * NAP_NS);
+            continue;
+        }
+        if (!turn) {
+            turn = now() + TURN_NS;
+            w.spins = SPINS;
+        }
+        if (locks_try_reserve(l, line))
+            break;
+        const uint64_t time = now();
+        if (time >= turn && REPLACE(&l->words->next, 0, (uint32_t)line + 1))
+            w.spins =
+                SPINS; /* the turn comes soon, and the writer may have gone without a look at it */
+        else
+            r = rest(l, &w, LOAD(&l->words->writer), time < turn ? turn - time : NAP_NS);
+    }
+    leave_queue(l, line);
+    return r;
+}
+
+static enum locks_result await_readers(struct locks *l, int line, uint64_t wait)
+{
+    struct wait w = {.futex = &l->words->lines[line].asleep, .length = wait, .spins = SPINS};
+    for (unsigned i = 0; i < used_lines(l); i++)
+        for (;;) {
+            if (w.sleeps)
+                STORE(w.futex, 1);
+            const uint64_t word = LOAD(&l->words->lines[i].word);
+            if (i == (unsigned)line || !(word & SHARED))
+                break;
+            const enum locks_result r = rest(l, &w, word, NAP_NS);
+            if (r != LOCKS_OK)
+                return r;
+        }
+    return LOCKS_OK;
+}
+
+enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait)
+{
+    const uint64_t pending = word_of(l, line) | PENDING;
+    for (int i = 0; !is_mine(l, line, LOAD(&l->words->writer)); i++) {
+        const uint64_t writer = LOAD(&l->words->writer);
+        const enum locks_result r = i ? LOCKS_BUSY : bury(l, writer);
+        if (is_free(l, line) && REPLACE(&l->words->writer, 0, pending))
+            break;
+        if (r != LOCKS_OK)
+            return r;
+    }
+    /* order[lock-words]: before the look at the lines. */
+    (void)SWAP(&l->words->writer, pending);
+    return await_readers(l, line, wait);
+}
+
+void locks_unreserve(struct locks *l, int line)
+{
+    if (!is_mine(l, line, LOAD(&l->words->writer)))
+        return;
+    /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
+    (void)SWAP(&l->words->writer, 0);
+    wake_others(l);
+}
+
+bool locks_have_others(const struct locks *l)
+{
+    return LOAD(&l->words->used) > 1;
+}
+
+enum locks_result locks_look(struct locks *l, bool *is_reserved)
+{
+    const uint64_t writer = LOAD(&l->words->writer);
+    const enum locks_result r = bury(l, writer);
+    *is_reserved = LOAD(&l->words->writer) != 0;
+    return r;
+}
+
+bool locks_had_wal(const struct locks *l)
+{
+    return LOAD(&l->words->wal);
+}
+
+void locks_set_wal(struct locks *l)
+{
+    if (!LOAD(&l->words->wal))
+        STORE(&l->words->wal, 1);
+}

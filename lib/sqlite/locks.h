@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SQLite's locks on a database, in memory that the processes share which have it mapped (ato_shared()).
+ *
+ * A process that uses them has a door: a write lock on one byte of its own of the 510 that SQLite's own VFS locks for reading
+ * when it reads. So that VFS gets SQLITE_BUSY while any process has a door, and while that VFS reads or writes nobody gets one.
+ * The lock belongs to an open file description, so it also tells whether the process lives: the kernel is asked in a conflict.
+ *
+ * Each connection has a line, in which SHARED is a bit. RESERVED and PENDING (which EXCLUSIVE follows, when no other line has
+ * SHARED) are a state in one word, that of the writer. Both words name their owner: the line, the door, and a number that no
+ * other process had before. So a word of a dead process is never taken for one of its successor at the same door.
+ *
+ * The order that keeps readers and the writer apart: a reader stores SHARED, then looks at the writer's word; the writer stores
+ * PENDING, then looks at the lines. At least one of them sees the other.
+ *
+ * The queue of writers. A writer that finds RESERVED taken waits with a ticket in its line. The least ticket is the head: it tries
+ * again by itself. After TURN_NS it asks for the next turn, in which nobody overtakes it. So a writer makes several transactions
+ * in a row, which saves most changes of context, and nobody starves. The others sleep until they are the head.
+ *
+ * Whoever may write to the file may write anything here: a line's number is checked before it is used, and a wait has an end.
+ */
+#ifndef ATO_SQLITE_LOCKS_H
+#define ATO_SQLITE_LOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lock_words;
+
+/* A process's access to the locks of a database. */
+struct locks {
+    struct lock_words *words;
+    const void *view; /* of the database */
+    int fd;           /* whose description has the door */
+    uint64_t owner;   /* of this process in a word */
+};
+
+/* LOCKS_FAILED: with errno and ato_errormsg(). */
+enum locks_result { LOCKS_OK, LOCKS_BUSY, LOCKS_FAILED };
+
+/* Gets a door. `fd` is open for writing. *is_first: no other process has one. Returns whether there is one. */
+bool locks_open_door(struct locks *l, int fd, bool *is_first);
+void locks_close_door(struct locks *l);
+
+/* Begins to use the words behind the door: what dead processes left goes. */
+enum locks_result locks_attach(struct locks *l, const void *view, bool is_first);
+
+/* Takes a line for a connection, and gives it back. Returns -1 if there is none left. */
+int locks_take_line(struct locks *l);
+void locks_drop_line(struct locks *l, int line);
+
+/* SHARED. Waits up to `wait` nanoseconds for the writer to end its commit. */
+enum locks_result locks_share(struct locks *l, int line, uint64_t wait);
+
+/* RESERVED, if it is free and nobody else's turn. */
+bool locks_try_reserve(struct locks *l, int line);
+
+/* RESERVED, or a wait for it in the queue. The line does not have SHARED. *ticket: 0, or that of an earlier wait, whose place it
+ * keeps. */
+enum locks_result locks_reserve(struct locks *l, int line, uint64_t *ticket, uint64_t wait);
+
+/* EXCLUSIVE, from SHARED or above. Waits for readers to end. If it is busy, the line may have PENDING. */
+enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait);
+
+/* Gives RESERVED and above back; and SHARED. */
+void locks_unreserve(struct locks *l, int line);
+void locks_unshare(struct locks *l, int line);
+
+/* Returns whether there were other connections than one. */
+bool locks_have_others(const struct locks *l);
+
+/* *is_reserved: a line has RESERVED or above. A dead process's is freed first. */
+enum locks_result locks_look(struct locks *l, bool *is_reserved);
+
+/* Whether the database was ever in WAL mode while a process had a door. */
+bool locks_had_wal(const struct locks *l);
+void locks_set_wal(struct locks *l);
+
+#endif

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "share.h"
+
+#include "connection.h"
+#include "database.h"
+#include "fault.h"
+#include "mask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What this thread locked last. The addresses are only compared, unless no connection has been closed since. */
+static _Thread_local struct {
+    struct connection *c;
+    const char *journal, *wal;
+    uint64_t closed; /* `closed` at that time */
+} last;
+
+/* Where a busy handler that this thread is asking adds up its sleeps; NULL. */
+static _Thread_local uint64_t *sleeps;
+
+/* Connections that were closed in this process. */
+static uint64_t closed;
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t wait_of(const struct connection *c)
+{
+    return c->wants.lock_wait_ms * 1000000ull;
+}
+
+/* Asks SQLite's busy handler, where SQLite would ask it, whether to go on. It does not sleep: *wait becomes the nanoseconds that it
+ * wanted to, in which the lock is waited for. So a transaction begins when its turn comes, and keeps its place in the queue. */
+static bool goes_on(const struct connection *c, uint64_t *wait)
+{
+    uint64_t *const before = sleeps;
+    *wait = 0;
+    sleeps = wait;
+    const bool more = c->busy && c->busy(c->busy_arg);
+    sleeps = before;
+    return more;
+}
+
+bool share_sleep(int microseconds)
+{
+    if (sleeps)
+        *sleeps += (uint64_t)microseconds * 1000;
+    return sleeps;
+}
+
+/* Reports an error of the words. */
+static int result_of(const struct connection *c, enum locks_result r)
+{
+    if (r != LOCKS_FAILED)
+        return r == LOCKS_OK ? SQLITE_OK : SQLITE_BUSY;
+    const int code = errno == ETIMEDOUT ? SQLITE_BUSY : SQLITE_IOERR_LOCK;
+    return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
+}
+
+/* ---- the begin of a transaction ---- */
+
+/* Returns whether SQLite would play the rollback journal back, or refuse it. That of an empty database it would delete: here it
+ * loses its content, so that it cannot be played back into what is written from now on. Nobody else has a lock. */
+static bool is_hot(struct connection *c)
+{
+    const bool is_empty = database_length(c->db) == 0;
+    const int fd = open(c->journal, (is_empty ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    char first = 0;
+    if (fd < 0 && (errno == ENOENT || errno == ENAMETOOLONG))
+        return false; /* there is none */
+    const ssize_t n = fd < 0 ? -1 : read(fd, &first, 1);
+    if (n < 0 && !database_is_forbidden(errno))
+        c->db->refused = errno;
+    bool hot = n < 0 || first != 0;
+    if (hot && n > 0 && is_empty && ftruncate(fd, 0) == 0 && fsync(fd) == 0)
+        hot = false;
+    if (fd >= 0)
+        close(fd);
+    return hot;
+}
+
+/* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
+ * the original. Such a file is refused unless ?prefer=file is given. */
+static int take_copy(struct connection *c, const char *header)
+{
+    if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
+        return fault(SQLITE_CANTOPEN,
+                     "%s: this is a copy of a database that was not plain, so that pages may be "
+                     "outdated or missing: copy it again when the original is closed, or open it "
+                     "with prefer=file to use it as it is",
+                     c->name);
+    return mask_set_plain(c->db->view, header) == 0
+               ? SQLITE_OK
+               : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
+}
+
+/* Looks whether libato knows what goes with the header: a guard with a mask; without one no slices, left by a program that uses
+ * libato itself. is_first: no other process has the database. */
+static int look_at_header(struct connection *c, bool is_first)
+{
+    struct database *db = c->db;
+    char header[MASK_HEADER] = {0};
+    struct ato_status st = {.struct_size = sizeof(st)};
+    if (ato_settle(db->view) < 0) {
+        const int code = errno == ETIMEDOUT ? SQLITE_BUSY
+                         : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
+                                            : SQLITE_IOERR_LOCK;
+        return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
+    }
+    if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
+        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
+    const bool is_masked = mask_is_on(header);
+    if (is_masked && !st.guard_bytes && (is_first || !db->writable)) {
+        const int r = take_copy(c, header);
+        if (r != SQLITE_OK)
+            return r;
+    }
+    db->guarded = is_masked;
+    if (!is_masked && is_first && db->writable && st.slices_in_reflection &&
+        mask_take_off(db->view, db->fd) < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
+    mask_uncover(header);
+    if (db->locks.words && (mask_is_wal(header) || access(c->wal, F_OK) == 0))
+        locks_set_wal(&db->locks);
+    return SQLITE_OK;
+}
+
+/* Maps the database and begins to use the words. */
+static int begin_in_memory(struct connection *c, bool is_first)
+{
+    struct database *db = c->db;
+    if (database_map(c, false) < 0) {
+        db->refused = errno;
+        (void)snprintf(db->why, sizeof(db->why), "%s", ato_errormsg());
+        /* Whatever it is, a file that is complete can be read. */
+        return database_needs_view(db) ? fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name)
+                                       : SQLITE_OK;
+    }
+    const int r = locks_attach(&db->locks, db->view, is_first) == LOCKS_OK
+                      ? look_at_header(c, is_first)
+                      : fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
+    if (r == SQLITE_OK)
+        __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_begin() */
+    else
+        (void)database_unmap(c, true, true);
+    db->refused = 0;
+    return r;
+}
+
+/* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below. */
+static int try_memory(struct connection *c, bool is_first)
+{
+    return is_first && is_hot(c) ? SQLITE_OK : begin_in_memory(c, is_first);
+}
+
+/* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
+static int make_plain(struct connection *c, bool is_first)
+{
+    if (!is_first)
+        return SQLITE_BUSY;
+    if (database_map(c, false) < 0)
+        return fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+    const int r = look_at_header(c, true);
+    if (!database_unmap(c, true, true) && r == SQLITE_OK)
+        return SQLITE_IOERR_LOCK;
+    return r == SQLITE_OK && database_needs_view(c->db) ? SQLITE_BUSY : r;
+}
+
+/* Calls one of these two with a door, and without other processes that come or go. The door stays open for db->memory. */
+static int at_a_door(struct connection *c, int (*call)(struct connection *c, bool is_first))
+{
+    struct database *db = c->db;
+    bool is_first;
+    int r = SQLITE_BUSY;
+    if (mask_lock(db->fd, F_WRLCK) < 0)
+        return SQLITE_BUSY;
+    if (locks_open_door(&db->locks, db->fd, &is_first)) {
+        r = call(c, is_first);
+        if (!db->memory)
+            locks_close_door(&db->locks);
+    }
+    (void)mask_lock(db->fd, F_UNLCK);
+    return r;
+}
+
+/* Waits for other processes that begin or end, and for programs that are reading. */
+static int begin_memory(struct connection *c)
+{
+    const struct timespec nap = {.tv_nsec = 200 * 1000};
+    const uint64_t end = now() + wait_of(c);
+    int r;
+    while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && now() < end)
+        nanosleep(&nap, NULL);
+    return r;
+}
+
+/* SHARED by the VFS below. */
+static int begin_below(struct connection *c)
+{
+    struct database *db = c->db;
+    int r = SQLITE_OK;
+    if (db->writable && !db->view && database_needs_view(db))
+        r = at_a_door(c, make_plain);
+    if (r == SQLITE_OK)
+        r = c->below->xLock(c->file, SQLITE_LOCK_SHARED);
+    if (r != SQLITE_OK)
+        return r;
+    if (!db->view && database_needs_view(db)) {
+        r = SQLITE_BUSY; /* another process was faster */
+        if (!db->writable)
+            r = database_map(c, false) == 0
+                    ? look_at_header(c, true)
+                    : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+    }
+    if (r != SQLITE_OK) {
+        if (!db->below)
+            (void)database_unmap(c, false, false);
+        (void)c->below->xUnlock(c->file, SQLITE_LOCK_NONE);
+        return r;
+    }
+    if (!db->writable)
+        c->pending.view = db->view;
+    c->is_below = true;
+    return SQLITE_OK;
+}
+
+static bool uses_below(const struct connection *c)
+{
+    return c->wants.journal_file || c->wants.share_stock;
+}
+
+/* With db->mapping. */
+static int begin(struct connection *c)
+{
+    struct database *db = c->db;
+    const bool may = db->writable && !db->below && !uses_below(c) &&
+                     !database_is_forbidden(db->refused) &&
+                     (c->writable || database_needs_view(db));
+    int r = SQLITE_OK;
+    if (!db->memory && may)
+        r = begin_memory(c);
+    if (db->memory && uses_below(c))
+        return fault(SQLITE_BUSY,
+                     "%s: this process has the database open without share=stock and journal=file, "
+                     "too: all connections of a process must agree",
+                     c->name);
+    return r;
+}
+
+int share_begin(struct connection *c)
+{
+    struct database *db = c->db;
+    if (__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE) && !uses_below(c)) {
+        c->pending.view = db->view;
+        return SQLITE_OK;
+    }
+    pthread_mutex_lock(&db->mapping);
+    const int r = begin(c);
+    if (r == SQLITE_OK && db->memory)
+        c->pending.view = db->view;
+    pthread_mutex_unlock(&db->mapping);
+    return r;
+}
+
+/* ---- locks in memory ---- */
+
+/* Returns whether the connection is executing a statement that may write. */
+static bool is_going_to_write(const struct connection *c)
+{
+    sqlite3_stmt *s = NULL;
+    while (c->user && (s = sqlite3_next_stmt(*c->user, s)) != NULL)
+        if (sqlite3_stmt_busy(s) && !sqlite3_stmt_readonly(s))
+            return true;
+    return false;
+}
+
+static enum locks_result wait_for_turn(struct connection *c)
+{
+    uint64_t ticket = 0, wait = wait_of(c);
+    enum locks_result r;
+    do
+        r = locks_reserve(&c->db->locks, c->line, &ticket, wait);
+    while (r == LOCKS_BUSY && c->wrote && goes_on(c, &wait));
+    c->wrote = false;
+    return r;
+}
+
+/* SHARED. A connection that is going to write takes RESERVED with it, and waits for its turn before it reads anything: what it
+ * has read would be out of date after a later wait, and the writer would wait for it. The statement may write to another database
+ * only, and read this one: then, after lock_wait_ms, it does so. (With a write-ahead log SQLite needs no RESERVED.) */
+static int share_words(struct connection *c)
+{
+    struct locks *l = &c->db->locks;
+    uint64_t wait = wait_of(c);
+    if (c->line < 0 && (c->line = locks_take_line(l)) < 0)
+        return fault(SQLITE_BUSY, "%s: too many connections are open to it", c->name);
+    const bool writes =
+        c->writable && locks_have_others(l) && !locks_had_wal(l) && is_going_to_write(c);
+    enum locks_result r = writes ? wait_for_turn(c) : LOCKS_OK;
+    if (r == LOCKS_FAILED)
+        return result_of(c, r);
+    do
+        r = locks_share(l, c->line, wait);
+    while (r == LOCKS_BUSY && goes_on(c, &wait));
+    if (r != LOCKS_OK)
+        locks_unreserve(l, c->line);
+    return result_of(c, r);
+}
+
+/* RESERVED. If it is not free the connection has waited for it before (share_words()), or has read by then: the one that has it may
+ * have to wait for this one to end, so that waiting could last for ever. */
+static int reserve(struct connection *c)
+{
+    struct locks *l = &c->db->locks;
+    bool is_reserved = false;
+    int r = SQLITE_OK;
+    c->wrote = true;
+    for (int i = 0; i < 2 && r == SQLITE_OK && !is_reserved; i++) {
+        if (locks_try_reserve(l, c->line))
+            return SQLITE_OK;
+        r = result_of(c, locks_look(l, &is_reserved));
+    }
+    return r == SQLITE_OK ? SQLITE_BUSY : r;
+}
+
+static int exclude(struct connection *c)
+{
+    uint64_t wait = wait_of(c);
+    enum locks_result r;
+    do
+        r = locks_exclude(&c->db->locks, c->line, wait);
+    while (r == LOCKS_BUSY && goes_on(c, &wait));
+    return result_of(c, r);
+}
+
+static int lock_words(struct connection *c, int level)
+{
+    switch (level) {
+    case SQLITE_LOCK_SHARED:
+        return share_words(c);
+    case SQLITE_LOCK_RESERVED:
+        return reserve(c);
+    default:
+        return exclude(c);
+    }
+}
+
+static void unlock_words(struct connection *c, int level)
+{
+    struct locks *l = &c->db->locks;
+    if (level == SQLITE_LOCK_NONE)
+        locks_unshare(l, c->line);
+    locks_unreserve(l, c->line);
+}
+
+/* ---- locks of the VFS below ---- */
+
+static int share_by_below(struct connection *c)
+{
+    pthread_mutex_lock(&c->db->mapping);
+    int r = SQLITE_BUSY; /* another connection has just begun to share it in memory */
+    if (!c->db->memory)
+        r = begin_below(c);
+    if (r == SQLITE_OK)
+        c->db->below++;
+    pthread_mutex_unlock(&c->db->mapping);
+    return r;
+}
+
+static int lock_below(struct connection *c, int level)
+{
+    const struct database *db = c->db;
+    const bool plays_back = level == SQLITE_LOCK_EXCLUSIVE && c->lock == SQLITE_LOCK_SHARED;
+    if (level == SQLITE_LOCK_SHARED)
+        return share_by_below(c);
+    if (uses_below(c) || plays_back || c->lock > SQLITE_LOCK_RESERVED)
+        return c->below->xLock(c->file, level);
+    /* A hot journal lies there; or another connection of this process uses SQLite's own locks. */
+    if (!db->refused)
+        return SQLITE_BUSY;
+    errno = db->refused;
+    return fault(database_is_forbidden(errno) ? SQLITE_READONLY_DIRECTORY
+                                              : fault_code(SQLITE_CANTOPEN, errno),
+                 "cannot map %s: %s", c->name, db->why);
+}
+
+static int unlock_below(struct connection *c, int before, int level)
+{
+    struct database *db = c->db;
+    /* Complete before others may read it. */
+    if (c->pending.view && db->writable && level < SQLITE_LOCK_RESERVED) {
+        pthread_mutex_lock(&db->mapping);
+        (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
+        pthread_mutex_unlock(&db->mapping);
+    }
+    const int r = c->below->xUnlock(c->file, level);
+    if (level == SQLITE_LOCK_NONE && c->is_below) {
+        c->is_below = false;
+        pthread_mutex_lock(&db->mapping);
+        if (--db->below == 0)
+            (void)database_unmap(c, false, false);
+        c->pending.view = NULL;
+        pthread_mutex_unlock(&db->mapping);
+    }
+    return r;
+}
+
+/* ---- all locks ---- */
+
+/* A parent's connection, or one that is in use when its process ends, has no locks. */
+static bool is_lost(const struct connection *c)
+{
+    return c->db->fd < 0 || c->db->gone;
+}
+
+int share_lock(struct connection *c, int level)
+{
+    struct database *db = c->db;
+    int r = SQLITE_OK;
+    if (level <= c->lock)
+        return SQLITE_OK;
+    if (is_lost(c))
+        return SQLITE_IOERR_LOCK;
+    if (level >= SQLITE_LOCK_RESERVED && !c->writable)
+        return SQLITE_READONLY;
+    if (c->lock == SQLITE_LOCK_NONE)
+        r = share_begin(c);
+    if (r == SQLITE_OK)
+        r = db->memory ? lock_words(c, level) : lock_below(c, level);
+    last.c = c;
+    last.journal = db->memory ? c->journal : NULL;
+    last.wal = db->memory ? c->wal : NULL;
+    last.closed = __atomic_load_n(&closed, __ATOMIC_RELAXED);
+    return r;
+}
+
+int share_unlock(struct connection *c, int before, int level)
+{
+    /* After a failure to get EXCLUSIVE it may have PENDING, whatever lock it had before. */
+    if (before == SQLITE_LOCK_NONE || is_lost(c))
+        return SQLITE_OK;
+    if (c->is_below)
+        return unlock_below(c, before, level);
+    unlock_words(c, level);
+    return SQLITE_OK;
+}
+
+int share_look(struct connection *c, int *is_reserved)
+{
+    bool found = true;
+    if (is_lost(c))
+        return SQLITE_IOERR_CHECKRESERVEDLOCK;
+    if (!c->db->memory)
+        return c->below->xCheckReservedLock(c->file, is_reserved);
+    const int r = result_of(c, locks_look(&c->db->locks, &found));
+    *is_reserved = found;
+    return r;
+}
+
+void share_end(struct connection *c)
+{
+    if (!is_lost(c) && c->line >= 0)
+        locks_drop_line(&c->db->locks, c->line);
+    c->line = -1;
+    __atomic_add_fetch(&closed, 1, __ATOMIC_RELAXED);
+}
+
+struct connection *share_in_memory(const char *name)
+{
+    const bool is_name = name == last.journal || name == last.wal;
+    return is_name && last.closed == __atomic_load_n(&closed, __ATOMIC_RELAXED) ? last.c : NULL;
+}
+
+bool share_had_wal(const struct connection *c)
+{
+    return is_lost(c) || locks_had_wal(&c->db->locks);
+}

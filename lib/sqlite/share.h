@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a database is shared, and SQLite's locks.
+ *
+ * In memory, by default: the process gets a door (locks.h), which keeps SQLite's own VFS out, and maps the database when a
+ * connection first reads. From then on all locks are words in shared memory, and all reads and writes go through the mapping,
+ * until the last connection of the process is closed. Checkpoints of a write-ahead log are written to the file itself, which is
+ * complete then.
+ *
+ * By the VFS below, SQLite's own, with its locks on the file, which is complete whenever it can be read:
+ *
+ *   share=stock     a transaction maps the file at its first write, under EXCLUSIVE, and makes it plain before it gives that back
+ *   journal=file    the VFS below does everything
+ *   a hot journal   lies on the disk: SQLite plays it back. Until the connection has read once, it writes nothing else
+ *   may not write   the process, to the file or to the folder for the reflection: it only reads. A reflection that it finds is
+ *                   mapped for the time of a transaction
+ *   mode=ro         and the file has no reflection: it only reads
+ *
+ * The choice is the process's, for each database, and is made when a connection gets SHARED and no other connection of the process
+ * has a lock of the VFS below.
+ *
+ * Opening and closing doors is done under SQLite's PENDING lock (mask_lock()), so that at no time two processes do it.
+ */
+#ifndef ATO_SQLITE_SHARE_H
+#define ATO_SQLITE_SHARE_H
+
+#include "api.h"
+
+#include <stdbool.h>
+
+struct connection;
+
+/* xLock, xUnlock (from the lock `before`) and xCheckReservedLock. The caller is in the call (methods.c). */
+int share_lock(struct connection *c, int level);
+int share_unlock(struct connection *c, int before, int level);
+int share_look(struct connection *c, int *is_reserved);
+
+/* Maps the database, if the connection would do so when it reads. Returns SQLITE_OK, also if it is not mapped; or an error that is
+ * logged. */
+int share_begin(struct connection *c);
+
+/* xSleep. Returns true if this thread is asking a busy handler: then it waits for the lock meanwhile. */
+bool share_sleep(int microseconds);
+
+/* Returns the connection that this thread locked last, if its locks are in memory and the name is the very pointer that SQLite
+ * has for its journal or write-ahead log; else NULL. */
+struct connection *share_in_memory(const char *name);
+
+/* Whether its write-ahead log may exist. Else neither this nor a rollback journal is on the disk. */
+bool share_had_wal(const struct connection *c);
+
+/* To be called when a connection is closed, before it is freed: gives its locks back. */
+void share_end(struct connection *c);
+
+#endif
