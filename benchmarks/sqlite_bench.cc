@@ -60,38 +60,29 @@ constexpr char ONE_WRITER[] = "contend/1"; /* the row that OF_ONE refers to */
 
 const std::vector<const char *> CONTENTION = {WRITES,        OF_ONE, WRITE_TAIL,
                                               WRITE_LONGEST, EVEN,   BUSY};
-constexpr double LONGER = 4; /* pieces in which some may have to wait long */
-
 const std::vector<Row> ROWS = {
     {"update", "transactions of one update", {{WRITER}}, {WRITES}},
     {"update100", "transactions of 100 updates", {{WRITER_OF_100}}, {WRITES}},
     {"read", "point reads", {{READER}}, {READS}},
-    {"speedtest1", "SQLite's speedtest1, in its default size", {}, {RUNS, SECONDS}, LONGER},
+    {"speedtest1", "SQLite's speedtest1, in its default size", {}, {RUNS, SECONDS}},
     {"bytes",
      "bytes to the media for a transaction of one update, checkpoints and close included",
      {{WRITER}},
      {BYTES},
-     1,
      true},
     {"write_read",
      "two processes: one updates, one reads",
      {{WRITER}, {READER}},
-     {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY},
-     LONGER},
+     {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY}},
     {"4_readers",
      "one process: one thread updates, four read",
      {{WRITER, READERS}},
-     {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY},
-     LONGER},
-    {ONE_WRITER,
-     "BEGIN IMMEDIATE, update, COMMIT: one process",
-     rivals(1),
-     {WRITES, WRITE_TAIL},
-     LONGER},
-    {"contend/2", "the same, 2 processes", rivals(2), CONTENTION, LONGER},
-    {"contend/4", "the same, 4 processes", rivals(4), CONTENTION, LONGER},
-    {"contend/16", "the same, 16 processes", rivals(16), CONTENTION, LONGER},
-    {"contend/16_threads", "the same, 16 threads of one process", {{RIVALS}}, CONTENTION, LONGER},
+     {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY}},
+    {ONE_WRITER, "BEGIN IMMEDIATE, update, COMMIT: one process", rivals(1), {WRITES, WRITE_TAIL}},
+    {"contend/2", "the same, 2 processes", rivals(2), CONTENTION},
+    {"contend/4", "the same, 4 processes", rivals(4), CONTENTION},
+    {"contend/16", "the same, 16 processes", rivals(16), CONTENTION},
+    {"contend/16_threads", "the same, 16 threads of one process", {{RIVALS}}, CONTENTION},
 };
 
 constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refer to */
@@ -130,7 +121,7 @@ void usage(FILE *to)
         "  --side NAME        only this side; may be repeated\n"
         "  --mib N            size of the database (100)\n"
         "  --seconds S        at least so long for each row and side (5), in 3 pieces or more\n"
-        "  --slice S          length of a piece (0.5; 4 times as long where threads may wait)\n"
+        "  --slice S          length of a piece (2)\n"
         "  --ops N            instead: so many transactions of each thread, once\n"
         "  --folder FOLDER    the databases lie in a new folder there (/dev/shm)\n"
         "  --speedtest1 FILE  what 'tools/sqlite-tests --speedtest1' has built\n"
@@ -197,7 +188,7 @@ void read_options(int argc, char **argv)
     }
     options.mib = static_cast<uint64_t>(number(mib, 100, 1));
     options.seconds = number(seconds, 5, 0);
-    options.slice = number(slice, 0.5, 0.001);
+    options.slice = number(slice, 2, 0.001);
     options.ops = static_cast<uint64_t>(number(ops, 0, 0));
     if (!options.speedtest1.empty())
         options.speedtest1 = std::filesystem::absolute(options.speedtest1);
@@ -316,10 +307,9 @@ Child start(const Row &row, const Side &side, size_t process, uint64_t seed)
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
         fail("pipe: %s", std::strerror(errno));
     std::vector<std::string> words = {"sqlite_bench", "--cell", row.name, side.name};
-    for (const std::string &word :
-         {std::to_string(process), database_of(side), options.speedtest1,
-          std::to_string(options.slice * row.piece), std::to_string(options.ops),
-          std::to_string(seed), std::to_string(keys())})
+    for (const std::string &word : {std::to_string(process), database_of(side), options.speedtest1,
+                                    std::to_string(options.slice), std::to_string(options.ops),
+                                    std::to_string(seed), std::to_string(keys())})
         words.push_back(word);
     const pid_t pid = fork();
     if (pid < 0)
@@ -510,7 +500,7 @@ std::map<std::string, Figures> run_row(const Row &row, const std::vector<const S
     static std::mt19937_64 random(1);
     std::map<std::string, Cell> cells;
     std::vector<const Side *> order = sides;
-    const double least = std::ceil(options.seconds / (options.slice * row.piece));
+    const double least = std::ceil(options.seconds / (options.slice));
     const int rounds = options.ops ? 1 : std::max(3, static_cast<int>(least));
     unsigned times = 0; /* updates of a transaction */
     for (const cell::Process &process : row.processes)

@@ -35,7 +35,6 @@ struct Row {
     const char *name, *what;
     std::vector<Process> processes; /* none: speedtest1 */
     std::vector<const char *> figures;
-    double piece = 1;    /* a piece is so many times as long as others */
     bool counts = false; /* bytes to the media: what SQLite's own VFS writes is counted */
 };
 

@@ -45,8 +45,7 @@ struct lock_words {
     uint32_t processes; /* numbers given out */
     uint32_t wal;
     uint32_t readers; /* 1: readers sleep, and this is their futex */
-    uint32_t padding[25];
-    uint64_t reserve[8];
+    uint32_t padding[41];
     struct line lines[LINES];
 };
 
