@@ -48,7 +48,7 @@ struct connection {
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
     void *busy_arg;
-    bool wrote;    /* the last transaction that took RESERVED in advance (share.c) needed it */
+    bool wrote;    /* its last transaction asked for RESERVED */
     bool is_below; /* its locks are those of the VFS below */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */

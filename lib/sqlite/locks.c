@@ -416,9 +416,9 @@ void locks_unreserve(struct locks *l, int line)
     wake_others(l);
 }
 
-bool locks_have_others(const struct locks *l)
+bool locks_are_contended(const struct locks *l, int line)
 {
-    return LOAD(&l->words->used) > 1;
+    return !is_free(l, line) && !is_mine(l, line, LOAD(&l->words->writer));
 }
 
 enum locks_result locks_look(struct locks *l, bool *is_reserved)

@@ -66,8 +66,8 @@ enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait);
 void locks_unreserve(struct locks *l, int line);
 void locks_unshare(struct locks *l, int line);
 
-/* Returns whether there were other connections than one. */
-bool locks_have_others(const struct locks *l);
+/* Returns whether another line has RESERVED or above, or the next turn. Does not ask whether it lives. */
+bool locks_are_contended(const struct locks *l, int line);
 
 /* *is_reserved: a line has RESERVED or above. A dead process's is freed first. */
 enum locks_result locks_look(struct locks *l, bool *is_reserved);

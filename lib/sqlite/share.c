@@ -284,14 +284,14 @@ static bool is_going_to_write(const struct connection *c)
     return false;
 }
 
-static enum locks_result wait_for_turn(struct connection *c)
+/* RESERVED in advance, if its turn comes. is_patient: for as long as the busy handler goes on, else for lock_wait_ms. */
+static enum locks_result wait_for_turn(struct connection *c, bool is_patient)
 {
     uint64_t ticket = 0, wait = wait_of(c);
     enum locks_result r;
     do
         r = locks_reserve(&c->db->locks, c->line, &ticket, wait);
-    while (r == LOCKS_BUSY && c->wrote && goes_on(c, &wait));
-    c->wrote = false;
+    while (r == LOCKS_BUSY && is_patient && goes_on(c, &wait));
     return r;
 }
 
@@ -304,9 +304,12 @@ static int share_words(struct connection *c)
     uint64_t wait = wait_of(c);
     if (c->line < 0 && (c->line = locks_take_line(l)) < 0)
         return fault(SQLITE_BUSY, "%s: too many connections are open to it", c->name);
-    const bool writes =
-        c->writable && locks_have_others(l) && !locks_had_wal(l) && is_going_to_write(c);
-    enum locks_result r = writes ? wait_for_turn(c) : LOCKS_OK;
+    /* Statements are only looked at if the last transaction wrote, or another one writes now. */
+    const bool wrote = c->wrote;
+    const bool writes = c->writable && (wrote || locks_are_contended(l, c->line)) &&
+                        !locks_had_wal(l) && is_going_to_write(c);
+    c->wrote = false;
+    enum locks_result r = writes ? wait_for_turn(c, wrote) : LOCKS_OK;
     if (r == LOCKS_FAILED)
         return result_of(c, r);
     do
