@@ -117,7 +117,8 @@ static int begin_to_stage(struct connection *c, int code)
             c->pending.view = db->view;
         pthread_mutex_unlock(&db->mapping);
         if (!c->pending.view)
-            return fault_of_libato(database_is_forbidden(errno) ? SQLITE_READONLY_DIRECTORY : code,
+            return fault_of_libato(database_is_forbidden(errno) ? SQLITE_READONLY_DIRECTORY
+                                                                : SQLITE_CANTOPEN,
                                    "cannot map", c->name);
     }
     int r = mask_put_on(c->pending.view);
