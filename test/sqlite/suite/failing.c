@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "ato.h"
+#include "lib/sqlite/connection.h"
 #include "lib/sqlite/pending.h"
 
 /* SQLite's variables; they are only in its test programs. */
@@ -63,10 +64,24 @@ static bool write_fails(bool benign)
 void *__real_ato_memcpy(void *dst, const void *src, size_t n);
 void *__wrap_ato_memcpy(void *dst, const void *src, size_t n);
 
+/* This thread makes a file plain. If that fails, it is done later. */
+static _Thread_local bool makes_plain;
+
+bool __real_database_unmap(struct connection *c, bool plain, bool is_locked);
+bool __wrap_database_unmap(struct connection *c, bool plain, bool is_locked);
+
+bool __wrap_database_unmap(struct connection *c, bool plain, bool is_locked)
+{
+    makes_plain = plain;
+    const bool done = __real_database_unmap(c, plain, is_locked);
+    makes_plain = false;
+    return done;
+}
+
 /* The VFS reads by ato_memcpy() and writes by ato_memcpy_opt(). */
 void *__wrap_ato_memcpy(void *dst, const void *src, size_t n)
 {
-    return medium_fails(false) ? NULL : __real_ato_memcpy(dst, src, n);
+    return medium_fails(makes_plain) ? NULL : __real_ato_memcpy(dst, src, n);
 }
 
 void *__real_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
