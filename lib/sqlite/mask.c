@@ -196,29 +196,6 @@ int mask_lock(int fd, short type)
     return fcntl(fd, F_OFD_SETLK, &l);
 }
 
-int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
-{
-    unsigned char h[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st)};
-    struct stat file;
-    if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && is_plain(h))
-        return 0;
-    if (ato_stat(view, &st) < 0)
-        return -1;
-    if (st.guard_offset != AT || st.guard_bytes != BYTES)
-        return 0; /* no guard, or one that this VFS did not set */
-    int tries = 0;
-    while (!is_locked && mask_lock(fd, F_WRLCK) < 0) {
-        if (++tries == TRIES)
-            return 1;
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-    }
-    const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
-    if (r == 0)
-        memcpy(plain, h + AT, BYTES);
-    return r < 0 ? -1 : 0;
-}
-
 int mask_take_off(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
@@ -237,4 +214,31 @@ int mask_take_off(char *view, int fd)
     return write_part(view, h, COUNTER, COUNTER + 4) < 0
                ? -1
                : write_part(view, h, VERSIONS, FRACTION + 1);
+}
+
+int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
+{
+    unsigned char h[MASK_HEADER];
+    struct ato_status st = {.struct_size = sizeof(st)};
+    struct stat file;
+    if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && is_plain(h))
+        return 0;
+    if (ato_stat(view, &st) < 0)
+        return -1;
+    if (st.guard_offset != AT || st.guard_bytes != BYTES)
+        return 0; /* no guard, or one that this VFS did not set */
+    int tries = 0;
+    while (!is_locked && mask_lock(fd, F_WRLCK) < 0) {
+        if (++tries == TRIES)
+            return 1;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
+    if (r == 0 &&
+        mask_is_wal(
+            h)) /* the guard does not tell it: what took the mask off after the switch has failed */
+        return mask_take_off(view, fd);
+    if (r == 0)
+        memcpy(plain, h + AT, BYTES);
+    return r < 0 ? -1 : 0;
 }
