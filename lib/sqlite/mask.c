@@ -234,9 +234,8 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
-    if (r == 0 &&
-        mask_is_wal(
-            h)) /* the guard does not tell it: what took the mask off after the switch has failed */
+    /* A guard has no version bytes. After a switch to WAL mode the mask could not be taken off. */
+    if (r == 0 && mask_is_wal(h))
         return mask_take_off(view, fd);
     if (r == 0)
         memcpy(plain, h + AT, BYTES);

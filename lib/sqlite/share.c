@@ -277,8 +277,9 @@ int share_begin(struct connection *c)
 /* Returns whether the connection is executing a statement that may write. */
 static bool is_going_to_write(const struct connection *c)
 {
+    sqlite3 *user = c->user ? *c->user : NULL;
     sqlite3_stmt *s = NULL;
-    while (c->user && (s = sqlite3_next_stmt(*c->user, s)) != NULL)
+    while (user && (s = sqlite3_next_stmt(user, s)) != NULL)
         if (sqlite3_stmt_busy(s) && !sqlite3_stmt_readonly(s))
             return true;
     return false;
