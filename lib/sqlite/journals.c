@@ -35,7 +35,9 @@ static bool writes_journal(const struct connection *c, const void *journal)
 static struct connection *writer_of(const char *journal)
 {
     struct connection *c = share_in_memory(journal);
-    return c && connection_writes(c) ? c : database_find(writes_journal, journal);
+    return c && c->journal == journal && connection_writes(c)
+               ? c
+               : database_find(writes_journal, journal);
 }
 
 /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
