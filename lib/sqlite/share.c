@@ -125,11 +125,12 @@ static int look_at_header(struct connection *c, bool is_first)
         if (r != SQLITE_OK)
             return r;
     }
-    db->guarded = is_masked;
-    if (!is_masked && is_first && db->writable && st.slices_in_reflection &&
-        mask_take_off(db->view, db->fd) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     mask_uncover(header);
+    /* A process was killed that was switching to WAL mode, or that used libato itself. */
+    const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
+    db->guarded = is_masked && !completes;
+    if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     if (db->locks.words && (mask_is_wal(header) || access(c->wal, F_OK) == 0))
         locks_set_wal(&db->locks);
     return SQLITE_OK;
