@@ -97,7 +97,7 @@ void let_through(enum seam_point point, const void *about)
 // ---- the two files ----
 
 constexpr uint64_t MOST = 64 * PAGE;
-// The object's view: header, slots, batches, counters, directory of 2^26 groups, groups.
+// The object's view: header, slots, batches, counters, the program's own memory, directory of 2^26 groups, groups.
 constexpr uint64_t GROUPS_AT = SHARED_DIRECTORY_AT + (4ull << 26),
                    OBJECT = GROUPS_AT + (128ull << 26);
 
@@ -357,6 +357,8 @@ void Scene::step(Input &in)
         st.struct_size = sizeof(st);
         (void)ato_stat(a_.base, &st);
         (void)ato_msync(a_.base, PAGE, MS_SYNC);
+        if (void *own = ato_shared(a_.base, ATO_SHARED_MAX))
+            memset(own, 0xff, ATO_SHARED_MAX);
         (void)ato_set_guard(a_.base, 18, "\1\1", 2);
         break;
     }

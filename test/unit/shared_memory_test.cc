@@ -4,7 +4,10 @@
 #include "support/faults.h"
 #include "unit/watched.h"
 
+#include <algorithm>
 #include <cerrno>
+
+#include <sys/resource.h>
 
 using namespace watched;
 
@@ -65,6 +68,75 @@ TEST_F(SharedMemory, BeginsAsZerosAgain)
     EXPECT_EQ(found_by_another(), 0) << "the one before has died";
 }
 
+// It is there for as long as a process has the file mapped, and gone with the last one, also if all were killed.
+TEST_F(SharedMemory, OfKilledProcessesIsKeptByALivingOne)
+{
+    const auto scribble = [&](const std::function<void()> &report) {
+        Mapped m(path, wish());
+        void *all = ato_shared(m.base, ATO_SHARED_MAX);
+        if (!all)
+            return 1;
+        memset(all, 0x55, ATO_SHARED_MAX);
+        report();
+        return 2;
+    };
+    for (const bool one_lives : {true, false, true}) {
+        Peer first(scribble), second(scribble);
+        EXPECT_TRUE(first.is_ready());
+        EXPECT_TRUE(second.is_ready());
+        first.die();
+        if (!one_lives)
+            second.die();
+        Mapped m(path, wish());
+        auto *bytes = static_cast<char *>(ato_shared(m.base, ATO_SHARED_MAX));
+        ASSERT_TRUE(bytes) << ato_errormsg();
+        EXPECT_EQ(std::count(bytes, bytes + ATO_SHARED_MAX, one_lives ? 0x55 : 0), ATO_SHARED_MAX)
+            << one_lives;
+    }
+}
+
+TEST_F(SharedMemory, IsOfOneFileOnly)
+{
+    write_file(dir / "second", pattern(SIZE, 2));
+    Mapped m(path, wish()), n(dir / "second", wish());
+    auto *first = static_cast<int *>(ato_shared(m.base, sizeof(int)));
+    auto *second = static_cast<int *>(ato_shared(n.base, sizeof(int)));
+    ASSERT_TRUE(first && second) << ato_errormsg();
+    *first = 41;
+    EXPECT_EQ(*second, 0);
+    EXPECT_EQ(found_by_another(), 41);
+}
+
+TEST_F(SharedMemory, IsNotInheritedByAChild)
+{
+    Mapped m(path, wish());
+    void *word = ato_shared(m.base, 1);
+    ASSERT_TRUE(word) << ato_errormsg();
+    const auto is_mapped = [&] {
+        unsigned char in_core;
+        return mincore(word, 4096, &in_core) == 0 ? 0 : errno;
+    };
+    EXPECT_EQ(is_mapped(), 0);
+    EXPECT_EQ(in_child(is_mapped), ENOMEM);
+}
+
+// The kernel would send SIGXFSZ.
+TEST_F(SharedMemory, IsRefusedBeyondALimitOfTheProcess)
+{
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(path, wish());
+                  const struct rlimit small = {1 << 20, RLIM_INFINITY};
+                  if (!m || setrlimit(RLIMIT_FSIZE, &small) < 0)
+                      return 1;
+                  if (ato_shared(m.base, 1) || errno != EFBIG ||
+                      !strstr(ato_errormsg(), "RLIMIT_FSIZE"))
+                      return 2;
+                  const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+                  return setrlimit(RLIMIT_FSIZE, &none) == 0 && ato_shared(m.base, 1) ? 0 : 3;
+              }),
+              0);
+}
+
 TEST_F(SharedMemory, IsRefusedWithASentence)
 {
     Mapped m(path, wish());
@@ -72,6 +144,7 @@ TEST_F(SharedMemory, IsRefusedWithASentence)
         errno = 0;
         EXPECT_EQ(ato_shared(addr, bytes), nullptr);
         EXPECT_EQ(errno, error) << ato_errormsg();
+        EXPECT_TRUE(*ato_errormsg());
     };
     refused(m.base, 0, EINVAL);
     refused(m.base, ATO_SHARED_MAX + 1, EINVAL);
