@@ -33,7 +33,8 @@ class SqliteErrors : public Lab
 TEST_F(SqliteErrors, UnknownParametersAreRefused)
 {
     make();
-    for (const char *parameters : {"journal=disk", "unmap=slow", "journal="}) {
+    for (const char *parameters :
+         {"journal=disk", "unmap=slow", "journal=", "share=all", "share="}) {
         (void)logged();
         const Db db(path(), parameters);
         EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;

@@ -6,10 +6,6 @@
 #include "support/child.h"
 #include "support/temp.h"
 
-#include <sys/resource.h>
-
-#include <sys/stat.h>
-
 namespace sql
 {
 
@@ -31,6 +27,23 @@ TEST_F(SqliteGrowth, VacuumCutsTheFileWhenItIsClosed)
     db.close();
     EXPECT_EQ(support::size_of(path()), 3u * 4096);
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+TEST_F(SqliteGrowth, VacuumCutsAFileAtOnceThatIsShared)
+{
+    make();
+    for (const char *parameters : {"share=stock", "journal=file"}) {
+        Db db(path(), parameters), idle(path(), parameters);
+        const Db stock = Db::stock(path());
+        MUST(db, fill("t", 10, 1000));
+        EXPECT_EQ(idle.number("SELECT count(*) FROM t"), 994);
+        EXPECT_GT(support::size_of(path()), 400000u);
+        MUST(db, "DELETE FROM t WHERE a>5; VACUUM");
+        EXPECT_EQ(support::size_of(path()), 3u * 4096) << parameters;
+        EXPECT_EQ(idle.number("SELECT sum(a) FROM t"), 6) << parameters;
+        EXPECT_EQ(stock.number("SELECT sum(a) FROM t"), 6) << parameters;
+        EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok") << parameters;
+    }
 }
 
 TEST_F(SqliteGrowth, AutoVacuumGivesPagesBack)
@@ -144,8 +157,8 @@ TEST_F(SqliteGrowth, LocksOfAReadOnlyConnectionOutliveTheFirstWriter)
 
 TEST_F(SqliteGrowth, LocksOutliveACutOfTheFile)
 {
-    for (const char *parameters : {"", "journal=file"}) {
-        const std::string name = *parameters ? "b.db" : "a.db";
+    for (const char *parameters : {"", "share=stock", "journal=file"}) {
+        const std::string name = std::string(parameters) + ".db";
         make(name);
         Db db(path(name), parameters), second(path(name), parameters);
         MUST(db, "PRAGMA locking_mode=exclusive;" + fill("t", 10, 1000));
@@ -166,8 +179,8 @@ TEST_F(SqliteGrowth, LocksOutliveACutOfTheFile)
 
 TEST_F(SqliteGrowth, LocksOutliveACutByAnotherProcess)
 {
-    for (const char *parameters : {"", "journal=file"}) {
-        const std::string name = *parameters ? "b.db" : "a.db";
+    for (const char *parameters : {"", "share=stock", "journal=file"}) {
+        const std::string name = std::string(parameters) + ".db";
         make(name);
         Db db(path(name), parameters), second(path(name), parameters);
         MUST(db, fill("t", 10, 1000));

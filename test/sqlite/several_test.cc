@@ -15,21 +15,24 @@ namespace sql
 TEST_F(SqliteSeveral, CommitAsOne)
 {
     make_both();
-    for (const char *mode : {"delete", "truncate", "persist"}) {
-        Db db = open_both();
-        MUST(db, std::string("PRAGMA main.journal_mode=") + mode +
-                     "; PRAGMA other.journal_mode=" + mode);
-        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-        EXPECT_EQ(both(db), "16 26");
-        EXPECT_EQ(names(), "a.db b.db");
-        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
-        MUST(db, "ROLLBACK");
-        EXPECT_EQ(both(db), "16 26");
-        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20; COMMIT");
-        db.close();
-        EXPECT_EQ(stock_sum(path()), "6");
-        EXPECT_EQ(stock_sum(second()), "6");
-    }
+    for (const char *parameters : {"", "share=stock"})
+        for (const char *mode : {"delete", "truncate", "persist"}) {
+            SCOPED_TRACE(std::string(parameters) + mode);
+            Db db = open_both(parameters);
+            MUST(db, std::string("PRAGMA main.journal_mode=") + mode +
+                         "; PRAGMA other.journal_mode=" + mode);
+            MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+            EXPECT_EQ(both(db), "16 26");
+            EXPECT_EQ(names(), "a.db b.db");
+            MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+            MUST(db, "ROLLBACK");
+            EXPECT_EQ(both(db), "16 26");
+            MUST(db,
+                 "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20; COMMIT");
+            db.close();
+            EXPECT_EQ(stock_sum(path()), "6");
+            EXPECT_EQ(stock_sum(second()), "6");
+        }
 }
 
 TEST_F(SqliteSeveral, AreCommittedByOneStep)
@@ -96,16 +99,22 @@ TEST_F(SqliteSeveral, TheFirstWriteToAFileOfOtherWritersFails)
 
 TEST_F(SqliteSeveral, OfAKilledProcessAreInNeitherDatabase)
 {
+    Remote third;
     make_both();
-    ASSERT_EQ(other.open(path()), SQLITE_OK);
-    ASSERT_EQ(other.run("ATTACH '" + uri(second()) + "' AS other; PRAGMA main.cache_size=5; " +
-                        CHANGE_BOTH + ";" + fill("main.t", 100, 300)),
-              SQLITE_OK);
-    other.kill();
-    Db db = open_both();
-    EXPECT_EQ(both(db), "6 6");
-    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-    EXPECT_EQ(both(db), "16 26");
+    for (const char *parameters : {"", "share=stock"}) {
+        Remote &writer = *parameters ? third : other;
+        ASSERT_EQ(writer.open(path(), parameters), SQLITE_OK);
+        ASSERT_EQ(writer.run("ATTACH '" + uri(second(), parameters) +
+                             "' AS other; PRAGMA main.cache_size=5; " + CHANGE_BOTH + ";" +
+                             fill("main.t", 100, 300)),
+                  SQLITE_OK);
+        writer.kill();
+        Db db = open_both(parameters);
+        EXPECT_EQ(both(db), "6 6") << parameters;
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(both(db), "16 26") << parameters;
+        MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+    }
 }
 
 TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
@@ -180,13 +189,12 @@ class Removals
 
 std::vector<std::string> Removals::names;
 
-/* The connections of a commit are found by the names of their files. An idle connection does not say where the journal
- * is. */
-/* Of the databases of a transaction one has its journal on the disk, and another has it in memory. */
+/* Of the databases of a transaction one has its journal on the disk, and another has it in memory. The connections of a commit are
+ * found by the names of their files: one that does nothing does not say where the journal is. */
 TEST_F(SqliteSeveral, WithJournalsInDifferentPlacesAreRefused)
 {
     make_both();
-    for (const char *idle : {"journal=file", "mode=ro"}) {
+    for (const char *idle : {"journal=file", "share=stock", "mode=ro"}) {
         const Db first(path(), idle), last(second(), idle);
         for (bool main_has : {false, true}) {
             Db db = main_has ? open_both("journal=file", "share=stock")

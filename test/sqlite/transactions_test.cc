@@ -337,17 +337,21 @@ TEST_P(SqliteModes, WriteRollBackAndVacuumAtAnyPageSize)
 
 INSTANTIATE_TEST_SUITE_P(
     All, SqliteModes,
-    testing::Values(Mode{"delete", "normal", ""}, Mode{"truncate", "normal", ""},
-                    Mode{"persist", "normal", ""}, Mode{"memory", "normal", ""},
-                    Mode{"off", "normal", ""}, Mode{"wal", "normal", ""},
-                    Mode{"delete", "exclusive", ""}, Mode{"truncate", "exclusive", ""},
-                    Mode{"persist", "exclusive", ""}, Mode{"memory", "exclusive", ""},
-                    Mode{"off", "exclusive", ""}, Mode{"wal", "exclusive", ""},
-                    Mode{"delete", "normal", "journal=file"}, Mode{"wal", "normal", "journal=file"},
-                    Mode{"persist", "exclusive", "journal=file"}),
+    testing::Values(
+        Mode{"delete", "normal", ""}, Mode{"truncate", "normal", ""}, Mode{"persist", "normal", ""},
+        Mode{"memory", "normal", ""}, Mode{"off", "normal", ""}, Mode{"wal", "normal", ""},
+        Mode{"delete", "exclusive", ""}, Mode{"truncate", "exclusive", ""},
+        Mode{"persist", "exclusive", ""}, Mode{"memory", "exclusive", ""},
+        Mode{"off", "exclusive", ""}, Mode{"wal", "exclusive", ""},
+        Mode{"delete", "normal", "journal=file"}, Mode{"wal", "normal", "journal=file"},
+        Mode{"persist", "exclusive", "journal=file"}, Mode{"delete", "normal", "share=stock"},
+        Mode{"persist", "normal", "share=stock"}, Mode{"off", "normal", "share=stock"},
+        Mode{"wal", "normal", "share=stock"}, Mode{"truncate", "exclusive", "share=stock"},
+        Mode{"wal", "exclusive", "share=stock"}),
     [](const auto &info) {
-        std::string name = std::string(info.param.journal) + "_" + info.param.locking;
-        return *info.param.parameters ? name + "_file" : name;
+        const std::string parameters = info.param.parameters;
+        return std::string(info.param.journal) + "_" + info.param.locking +
+               (parameters.empty() ? "" : "_" + parameters.substr(parameters.find('=') + 1));
     });
 
 } // namespace sql
