@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdarg>
+#include <cstring>
 
 namespace depot
 {
@@ -430,9 +431,12 @@ void look(const Script &s, const Place &place, const Book &book, End end, const 
     if (end == End::Abandoned)
         leave("");
     /* A kill in a removal may leave files that nothing needs: the next map of the file, which reading does not need, removes
-     * them. */
-    for (const char *file : {"main", "other"})
-        if (end == End::Plain)
+     * them. With share=stock only a write maps it. */
+    for (const char *file : names)
+        if (end == End::Plain && std::strcmp(s.parameters, "share=stock") == 0)
+            must(db, text("PRAGMA %s.user_version=%d", file,
+                          static_cast<int>(db.number(text("PRAGMA %s.user_version", file))) + 1));
+        else if (end == End::Plain)
             (void)db.text(text("PRAGMA %s.ato_stat", file));
     if (db.close() != SQLITE_OK)
         leave("cannot close");
