@@ -311,21 +311,45 @@ TEST_F(SqliteFolders, AnSqliteThatDoesNotTellItsConnectionIsRefusedAtCommit)
     }
 }
 
+/* They are mapped when their pages are written, in the COMMIT or before it. */
+TEST_F(SqliteFolders, SharedDatabasesAreRefusedAtCommit)
+{
+    make_both_apart();
+    Db db = open_apart("share=stock");
+    for (const char *cache : {"5000", "5"}) {
+        MUST(db,
+             std::string("PRAGMA main.cache_size=") + cache + "; PRAGMA other.cache_size=" + cache);
+        for (const char *main_first : {"main", "other"}) {
+            const std::string first = main_first, last = first == "main" ? "other" : "main";
+            MUST(db, "BEGIN; " + fill(first + ".t", 10, 100) + "; " + fill(last + ".t", 10, 100));
+            refuses(db, "COMMIT", SQLITE_IOERR);
+            roll_back(db);
+            EXPECT_EQ(both(db), "6 6");
+            EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+            EXPECT_EQ(stock_sum(path()) + " " + stock_sum(far()), "6 6");
+        }
+        MUST(db, "INSERT INTO main.t VALUES(4, 4); INSERT INTO other.t VALUES(4, 4);"
+                 "DELETE FROM main.t WHERE a=4; DELETE FROM other.t WHERE a=4");
+    }
+}
+
 TEST_F(SqliteFolders, OneReflectionFolderServesDatabasesOfTwoFolders)
 {
     make_both_apart();
-    const std::string one = "reflection_dir=" + (elsewhere / "reflections");
-    Db db(path(), one);
-    MUST(db, "ATTACH '" + uri(far(), one) + "' AS other");
-    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-    EXPECT_EQ(both(db), "16 26");
-    MUST(db, "DELETE FROM main.t WHERE a>2; VACUUM main"); /* maps the file anew */
-    MUST(db, std::string("BEGIN; UPDATE main.t SET b=1 WHERE a=1; UPDATE other.t SET b=1 WHERE a=1;"
-                         "COMMIT"));
-    EXPECT_FALSE(support::exists(folder / ".ato"));
-    EXPECT_EQ(db.close(), SQLITE_OK);
-    EXPECT_EQ(stock_sum(path()), "3");
-    EXPECT_EQ(stock_sum(far()), "26");
+    for (const char *how : {"", "share=stock&"}) { /* maps the files once; for each transaction */
+        const std::string one = how + ("reflection_dir=" + (elsewhere / "reflections"));
+        Db db(path(), one);
+        MUST(db, "ATTACH '" + uri(far(), one) + "' AS other");
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(both(db), "16 26");
+        MUST(db, "DELETE FROM main.t WHERE a>3; VACUUM main");
+        MUST(db,
+             "BEGIN; UPDATE main.t SET b=b||1 WHERE a=1; DELETE FROM other.t WHERE a>3; COMMIT");
+        EXPECT_FALSE(support::exists(folder / ".ato"));
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(far()), "6");
+    }
 }
 
 } // namespace sql

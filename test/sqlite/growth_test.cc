@@ -167,7 +167,6 @@ TEST_F(SqliteGrowth, LocksOutliveACutOfTheFile)
         EXPECT_EQ(other.run("BEGIN IMMEDIATE"), SQLITE_BUSY) << parameters;
         EXPECT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY) << parameters;
         MUST(db, "PRAGMA locking_mode=normal; SELECT * FROM t");
-        /* `second` is a reader; `db` maps the file anew without cutting it. */
         MUST(second, "BEGIN; SELECT * FROM t");
         MUST(db, "SELECT * FROM t");
         EXPECT_EQ(other.run("BEGIN EXCLUSIVE"), SQLITE_BUSY) << parameters;

@@ -70,9 +70,11 @@ class Preload(Lab):
         self.assertIn('ato/unix\n', said)
         said = self.run_it(ATO, 'sqlite', '--path', 'in', 'sqlite3', 'b.db', *words)
         self.assertEqual(said, 'unix\n')
-        # Other programs are refused while it is open.
-        self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', CREATE, '.shell env -u LD_PRELOAD sqlite3 in/c.db "SELECT a FROM t"')
+        # Other programs are refused while it is open, unless it is shared.
+        look = '.shell env -u LD_PRELOAD sqlite3 in/c.db "SELECT a FROM t"'
+        self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', CREATE, look)
         self.assertIn('database is locked', self.complaint)
+        self.assertEqual(self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', 'UPDATE t SET a=2', look, ATO_SQLITE_SHARE='stock'), '2\n')
 
     def test_python_does(self):
         for python in {os.path.realpath(p) for p in (sys.executable, '/usr/bin/python3') if os.path.exists(p)}:
