@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fixture of the tests of the VFS: a folder, a table to fill, and another process with a connection. SQLite holds
- * its locks for the process as a whole, so that only another process is kept out by them.
+ * The fixture of the tests of the VFS: a folder, a table to fill, and another process with a connection.
  */
 #ifndef ATO_TEST_SQLITE_LAB_H
 #define ATO_TEST_SQLITE_LAB_H
