@@ -12,13 +12,12 @@
 #include "support/temp.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace sql;
@@ -78,6 +77,8 @@ class SqliteOthers : public Lab
 TEST_F(SqliteOthers, AreBusyFromTheFirstReadToTheLastClose)
 {
     look();
+    const Db here = Db::stock(path());
+    EXPECT_EQ(here.number("SELECT sum(a) FROM t"), 6);
     Db db(path()), second(path());
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6") << "no connection has read";
     EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
@@ -85,6 +86,7 @@ TEST_F(SqliteOthers, AreBusyFromTheFirstReadToTheLastClose)
     for (int i = 4; i < 9; i++) {
         expect_busy(other);
         expect_busy(late);
+        EXPECT_EQ(here.run("SELECT * FROM t"), SQLITE_BUSY) << "in this process";
         EXPECT_EQ(Db::stock(path()).run("SELECT * FROM t"), SQLITE_BUSY) << "in this process";
         MUST(i % 2 ? db : second,
              "INSERT INTO t VALUES(" + std::to_string(i) + ", " + std::to_string(i) + ")");
@@ -101,6 +103,7 @@ TEST_F(SqliteOthers, AreBusyFromTheFirstReadToTheLastClose)
                                             : "INSERT INTO t VALUES(10, 10)"),
                   SQLITE_OK);
     }
+    EXPECT_EQ(here.number("SELECT sum(a) FROM t"), 55);
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 55);
     EXPECT_EQ(left(), 0u);
 }
@@ -115,6 +118,19 @@ TEST_F(SqliteOthers, KeepAtoOutIfTheyWereThereFirst)
         EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY) << begin;
         EXPECT_EQ(db.run("INSERT INTO t VALUES(4, 4)"), SQLITE_BUSY) << begin;
         ASSERT_EQ(other.run("ROLLBACK"), SQLITE_OK);
+    }
+    {
+        const Db here = Db::stock(path());
+        sqlite3_stmt *s = nullptr;
+        ASSERT_EQ(sqlite3_prepare_v2(here.handle, "SELECT * FROM t", -1, &s, nullptr), SQLITE_OK);
+        for (int row = 0; row < 3; row++) {
+            EXPECT_EQ(sqlite3_step(s), SQLITE_ROW);
+            EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY) << "in this process";
+            EXPECT_EQ(db.run("INSERT INTO t VALUES(4, 4)"), SQLITE_BUSY) << "in this process";
+        }
+        EXPECT_EQ(sqlite3_step(s), SQLITE_DONE);
+        sqlite3_finalize(s);
+        EXPECT_EQ(here.run("DELETE FROM t WHERE a>3"), SQLITE_OK) << "a refusal leaves no lock";
     }
     ASSERT_EQ(other.run("PRAGMA journal_mode=WAL; SELECT * FROM t"), SQLITE_OK);
     EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY);
@@ -210,6 +226,79 @@ TEST_F(SqliteOthers, AreRefusedAfterAKillAndAFastUnmap)
             EXPECT_EQ(Db(path(name), "", SQLITE_OPEN_READONLY).number("SELECT sum(a) FROM t"), 10);
         EXPECT_EQ(stock_sum(path(name)), "10");
     }
+}
+
+/* What was only read has no mask. */
+TEST_F(SqliteOthers, ReadADatabaseThatAKilledProcessHasOnlyRead)
+{
+    look();
+    ASSERT_EQ(late.open(path()), SQLITE_OK);
+    ASSERT_EQ(late.text("SELECT sum(a) FROM t"), "6");
+    ASSERT_EQ(other.run("SELECT * FROM t"), SQLITE_BUSY);
+    late.kill();
+    EXPECT_EQ(other.run("INSERT INTO t VALUES(4, 4)"), SQLITE_OK) << other.error();
+    EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 10);
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* The kill comes at any moment of transactions that change all rows. */
+TEST_F(SqliteOthers, AreRefusedOrReadOneStateAfterAKillOfAWriterThatShares)
+{
+    static constexpr char STATE[] =
+        "SELECT min(CAST(b AS INTEGER))||' '||max(CAST(b AS INTEGER))||' '||n FROM t, g";
+    const auto state = [](int n) {
+        const std::string text = std::to_string(n);
+        return text + " " + text + " " + text;
+    };
+    make();
+    MUST(Db::stock(path()), fill("t", 4, 60) + "; CREATE TABLE g AS SELECT 0 AS n; "
+                                               "UPDATE t SET b='0-'||a");
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    auto *told = static_cast<std::atomic<int> *>(
+        mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(told, MAP_FAILED);
+    int refused = 0, read = 0;
+    for (int round = 0; round < 500 && (round < 50 || !refused || !read); round++) {
+        SCOPED_TRACE(round);
+        const int before = *told;
+        support::Pipe begins;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const Db db(path(), "share=stock");
+            begins.tell();
+            while (db.run("BEGIN IMMEDIATE; UPDATE g SET n=n+1; UPDATE t SET b=(SELECT n FROM g)||"
+                          "'-'||a||hex(zeroblob(300)); COMMIT") == SQLITE_OK)
+                ++*told;
+            _exit(1);
+        }
+        begins.hear();
+        usleep(static_cast<unsigned>(round * 7919 % 4000));
+        kill(pid, SIGKILL);
+        int status = 0;
+        waitpid(pid, &status, 0);
+        ASSERT_TRUE(WIFSIGNALED(status));
+        const std::string seen = other.text(STATE);
+        const std::string now = Db(path(), round % 2 ? "share=stock" : "").text(STATE);
+        if (now == state(*told + 1))
+            ++*told;
+        EXPECT_GE(*told, before);
+        EXPECT_EQ(now, state(*told));
+        if (seen == "error: file is not a database (26)") {
+            refused++;
+        } else {
+            read++;
+            EXPECT_EQ(seen, now);
+        }
+        EXPECT_EQ(other.text(STATE), now);
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+        /* A reader that shares does not map a plain file, beside which a killed writer may have left its reflection. */
+        EXPECT_TRUE(round % 2 || left() == 0);
+        ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GT(refused, 0);
+    EXPECT_GT(read, 0);
+    munmap(told, sizeof(int));
 }
 
 /* The process exits without closing the database. An open transaction is rolled back. */
