@@ -7,8 +7,9 @@
 Writers through the VFS `ato` (SQLite's shell with the extension) move money between accounts. They are killed, or they
 close the database. Meanwhile stock SQLite (the shell, and Python) reads, writes, copies and checkpoints, and is killed
 too. Each answer that stock SQLite gets is correct or a refusal: the sum of the accounts never changes, and each
-writer's row is at least as new as the last commit acknowledged to that writer. At the end `ato` or a close makes the
-file plain, and stock SQLite reads it once more.
+writer's row is at least as new as the last commit acknowledged to that writer. While a writer has the database open by
+default, each answer is a refusal; with share=stock, stock SQLite commits too. At the end `ato` or a close makes the file
+plain, and stock SQLite reads it once more.
 
 ATO_TEST_PERCENT=1000 takes ten times as long.
 """
@@ -28,7 +29,8 @@ ACCOUNTS, EACH = 200, 1000
 # default: stock SQLite is kept out while a writer has the database open; stock: ATO_SQLITE_SHARE=stock, they take turns; wal: the
 # same with journal_mode=wal; file: journal=file, with a journal on the disk; mixed: each writer takes one of stock and file
 MODES = ['default', 'stock', 'wal', 'file', 'mixed']
-REFUSED = ('file is not a database', 'database is locked', 'database table is locked')
+BUSY = 'database is locked', 'database table is locked'
+REFUSED = 'file is not a database', *BUSY
 SECONDS = 1.1 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # for each mode on each medium
 SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
 STOCK_WRITER = 9
@@ -75,7 +77,7 @@ class Writer:
     """A writing process, and the number of its last acknowledged transaction."""
 
     def __init__(self, command, words, feed=None, known=0):
-        self.told = known
+        self.told = self.known = known
         self.process = subprocess.Popen(command, env={**os.environ, **words}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         pipesize=4096)  # a small pipe, so that few transactions are queued when the
                                                         # writer has to end
@@ -105,6 +107,15 @@ class Writer:
         except BrokenPipeError:
             pass  # the process was killed
 
+    def has_committed(self):
+        return self.told > self.known
+
+    def wait(self, seconds):
+        """Waits for its first commit."""
+        end = time.monotonic() + seconds
+        while not self.has_committed() and self.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+
     def end(self, by_kill):
         """Returns the process's error output."""
         self.is_over = True
@@ -130,7 +141,9 @@ class Bank:
         self.path, self.log = os.path.join(folder, 'bank.db'), os.path.join(folder, 'log')
         self.told = {}  # by writer: the last acknowledged transaction
         self.writers = {}
-        self.answers = self.refusals = self.kills = 0
+        self.answers = self.refusals = self.kept_out = self.kills = self.mixtures = 0
+        self.must_be_busy = False
+        self.patience = 0.01 if mode == 'default' else 0.2  # seconds that stock SQLite waits for a lock
         db = sqlite3.connect(self.path, isolation_level=None)
         db.execute(f'PRAGMA journal_mode = {"wal" if mode == "wal" else "delete"}')
         db.execute('CREATE TABLE account(id INTEGER PRIMARY KEY, n INTEGER, pad BLOB)')
@@ -138,7 +151,7 @@ class Bank:
         db.executemany('INSERT INTO account VALUES(?, ?, randomblob(300))', [(i, EACH) for i in range(ACCOUNTS)])
         db.executemany('INSERT INTO told VALUES(?, 0)', [(1,), (2,), (STOCK_WRITER,)])
         db.close()
-        self.before = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)  # stays open
+        self.before = sqlite3.connect(self.path, isolation_level=None, timeout=self.patience)  # stays open
         self.look(self.before)
 
     def ato(self, number):
@@ -153,7 +166,8 @@ class Bank:
             for k in range(first + 2, first + 10**7):
                 yield k, ';\n'.join(transaction(dice, number, k)) + f';\nSELECT {k};\n'
 
-        words = {'ATO_LOG': self.log, **({'ATO_SQLITE_SHARE': 'stock'} if mode in ('stock', 'wal') else {})}
+        words = {'ATO_LOG': self.log, 'ATO_SQLITE_SHARE': 'stock' if mode in ('stock', 'wal') else 'ato',
+                 'ATO_READ_POLICY': dice.choice(['lazy', 'eager'])}
         return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], words, lines(), first)
 
     def start(self, number):
@@ -162,6 +176,13 @@ class Bank:
                                        {}, known=self.told.get(number, 0))
         else:
             self.writers[number] = self.ato(number)
+
+    def ours(self):
+        return [writer for number, writer in self.writers.items() if number != STOCK_WRITER]
+
+    def wait_for_stock(self):
+        if STOCK_WRITER in self.writers:
+            self.writers[STOCK_WRITER].wait(1)
 
     def stop(self, number, by_kill):
         writer = self.writers.pop(number)
@@ -180,12 +201,18 @@ class Bank:
         total, told = rows[0], dict(rows[1])
         if total != ACCOUNTS * EACH or ok != 'ok' or any(told[number] < k for number, k in at_least.items()):
             raise AssertionError(f'the sum is {total}, not {ACCOUNTS * EACH}; {ok}; there is {told}, acknowledged was {at_least}')
+        self.answer()
+
+    def answer(self):
+        if self.must_be_busy:
+            raise AssertionError('an answer, although a writer has the database open')
         self.answers += 1
 
     def refuse(self, error):
-        if not any(words in str(error) for words in REFUSED):
+        if not any(words in str(error) for words in (BUSY if self.must_be_busy else REFUSED)):
             raise AssertionError(f'neither an answer nor a refusal: {error}')
         self.refusals += 1
+        self.kept_out += self.must_be_busy
 
     def look(self, db, at_least=None):
         """Reads through Python's connection `db`; returns False if SQLite refuses."""
@@ -205,15 +232,15 @@ class Bank:
             return False
 
     def look_new(self, path=None, at_least=None):
-        db = sqlite3.connect(path or self.path, isolation_level=None, timeout=0.2)
+        db = sqlite3.connect(path or self.path, isolation_level=None, timeout=self.patience)
         try:
             return self.look(db, at_least)
         finally:
             db.close()
 
     def shell(self, *commands):
-        return subprocess.run(['sqlite3', '-batch', self.path, '.timeout 200', *commands], capture_output=True, text=True,
-                              check=False)
+        wait = f'.timeout {round(self.patience * 1000)}'
+        return subprocess.run(['sqlite3', '-batch', self.path, wait, *commands], capture_output=True, text=True, check=False)
 
     def look_by_shell(self):
         at_least = self.hear()
@@ -233,6 +260,7 @@ class Bank:
         done = self.shell(command.format(copy))
         if done.returncode or done.stderr:
             return self.refuse(done.stderr)
+        self.answer()
         if not self.look_new(copy, at_least):
             raise AssertionError('the copy is refused')
         return None
@@ -241,6 +269,8 @@ class Bank:
         done = self.shell(statement)
         if done.returncode:
             self.refuse(done.stderr)
+        else:
+            self.answer()
 
     def is_unmasked_a_mixture(self):
         """Would stock SQLite read a mixture of old and new pages if the header were not masked?"""
@@ -264,25 +294,31 @@ class Bank:
         deeds = [lambda: self.look(self.before), self.look_new, self.look_by_shell, lambda: self.copy('.backup {}'),
                  lambda: self.copy("VACUUM INTO '{}'"), lambda: self.change_by_shell('PRAGMA wal_checkpoint(TRUNCATE)'),
                  lambda: self.change_by_shell('VACUUM')]
-        mixtures = 0
         self.start(1)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             for number in 1, 2, STOCK_WRITER:
                 if number not in self.writers and self.dice.random() < 0.7:
                     self.start(number)
+            if self.dice.random() < 0.3 and (self.mode != 'default' or not self.ours()):
+                self.wait_for_stock()
             for _ in range(self.dice.randrange(5)):
+                self.must_be_busy = self.mode == 'default' and any(writer.has_committed() for writer in self.ours())
                 self.dice.choice(deeds)()
+            self.must_be_busy = False
             for number in list(self.writers):
                 if self.dice.random() < 0.5:
                     self.stop(number, self.dice.random() < 0.6)
             if not self.writers:
-                mixtures += self.is_unmasked_a_mixture()
+                self.mixtures += self.is_unmasked_a_mixture()
                 self.look_new()
+                if self.mode == 'default' and self.dice.random() < 0.5:
+                    self.make_plain()
+                    self.start(STOCK_WRITER)
+                    self.wait_for_stock()
         for number in list(self.writers):
             self.stop(number, True)
-        mixtures += self.is_unmasked_a_mixture()
-        return mixtures
+        self.mixtures += self.is_unmasked_a_mixture()
 
     def make_plain(self):
         if self.dice.random() < 0.5:
@@ -309,33 +345,35 @@ class Beside(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix='ato-test-', dir=parent)
         bank = Bank(mode, folder, dice)
         try:
-            mixtures = bank.live()
+            bank.live()
             bank.finish()
         finally:
             for writer in bank.writers.values():
                 writer.end(True)
             bank.before.close()
         shutil.rmtree(folder)
-        print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kills} kills, commits {bank.told}',
-              flush=True)
+        print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kept_out} of them while a writer had it '
+              f'open, {bank.mixtures} mixtures below the mask, {bank.kills} kills, commits {bank.told}', flush=True)
         self.assertGreater(bank.answers, 0)
         self.assertGreater(bank.told.get(1, 0) + bank.told.get(2, 0), 0)
-        return mixtures, bank.told.get(STOCK_WRITER, 0)
+        return bank
 
     def test_stock_programs_are_right_or_refused(self):
         dice = random.Random(SEED)
-        mixtures = of_stock = 0
+        banks = []
         for parent in '/dev/shm', os.environ.get('TMPDIR', '/tmp'):
             for mode in MODES:
                 with self.subTest(mode=mode, folder=parent, ATO_TEST_SEED=SEED):
-                    more = self.try_mode(mode, parent, dice)
-                    mixtures += more[0]
-                    of_stock += more[1]
-        for _ in range(50): # repeats if no writer was killed while its file was not plain
-            if not mixtures:
-                mixtures += self.try_mode('default', '/dev/shm', dice)[0]
-        self.assertGreater(of_stock, 0, 'no commit of stock SQLite')
-        self.assertGreater(mixtures, 0, 'no mixture was found without the mask')
+                    banks.append(self.try_mode(mode, parent, dice))
+        # What has to be seen at least once; that depends on when the processes are killed.
+        goals = [('default', 'a refusal while a writer has it open', lambda bank: bank.kept_out),
+                 ('default', 'a mixture below the mask', lambda bank: bank.mixtures),
+                 *((mode, 'a commit of stock SQLite', lambda bank: bank.told.get(STOCK_WRITER)) for mode in MODES)]
+        for mode, what, saw in goals:
+            for _ in range(50):
+                if not any(saw(bank) for bank in banks if bank.mode == mode):
+                    banks.append(self.try_mode(mode, '/dev/shm', dice))
+            self.assertTrue(any(saw(bank) for bank in banks if bank.mode == mode), f'{mode}: {what} was not seen')
 
 
 if __name__ == '__main__':
