@@ -100,14 +100,18 @@ TEST_F(SqliteNeighbours, ReadOnlyConnectionLeavesAPlainFile)
 {
     make();
     ASSERT_EQ(other.open(path(), "mode=ro"), SQLITE_OK) << other.error();
-    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "6");
+    EXPECT_EQ(other.run("BEGIN; SELECT * FROM t"), SQLITE_OK);
     Db db(path());
+    EXPECT_EQ(db.run("INSERT INTO t VALUES(10, 'x')"), SQLITE_BUSY) << "while the other reads";
+    EXPECT_EQ(other.run("COMMIT"), SQLITE_OK);
     MUST(db, "INSERT INTO t VALUES(10, 'x')");
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "16") << other.error();
+    MUST(db, "INSERT INTO t VALUES(20, 'y')");
     db.close();
-    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "16");
+    EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "36") << other.error();
     EXPECT_EQ(other.close(), SQLITE_OK);
     EXPECT_EQ(left(), 0u);
-    EXPECT_EQ(stock_sum(path()), "16");
+    EXPECT_EQ(stock_sum(path()), "36");
 }
 
 long open_descriptors()
