@@ -19,15 +19,16 @@
  * The plain bytes 21 to 27 are the file's guard (ato_set_guard()): every way to make the file plain puts them back, by one store
  * of both words. The order otherwise is:
  *
- *   1. Before the first write of a transaction: the guard is durable. Its counter is far ahead of the file's: if the process is
- *      killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all of
- *      them. The file is mapped with this guard, which step 1 replaces only if other programs have written since.
- *      If the file gets its reflection in that call, steps 1 and 2 may be a part of it (ato_options.guard_masked): the caller has
- *      EXCLUSIVE then.
+ *   1. Before the first write to a file that is not masked: the guard is durable. Its counter is far ahead of the file's: if the
+ *      process is killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all
+ *      of them. Mostly the file was mapped with this guard; it is set anew if the counter has changed since, or if the database
+ *      was in WAL mode. With share=stock the file gets its reflection at this write: steps 1 and 2 are a part of that
+ *      (ato_options.guard_masked).
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
- *   4. To take the mask off: all is deployed; the counter, then byte 21, are unmasked in the file itself.
+ *   4. The last process that unmaps the file makes it plain, which takes the mask off. While it stays mapped (for WAL mode): all
+ *      is deployed; the counter, then byte 21, are unmasked in the file itself.
  *
  * A kill between these steps leaves the file masked with a guard, or unmasked with nothing in its reflection. An
  * unmasked file is an ordinary database, perhaps with a guard, whose bytes are not put back while byte 21 is plain. Other
@@ -35,10 +36,13 @@
  * own VFS may have cached that counter with pages from before the mask, or with byte 21 of the mask. So it is raised
  * and masked before the next write, and before the mask is taken off.
  *
- * The mask stays until the last process unmaps the file, or with share=stock until the transaction ends. Not masked are: a
- * database in WAL mode and one with its rollback journal on the disk (connection.h), since nothing of them is in the
- * reflection. Beside a masked file no hot rollback journal lies on the disk, which SQLite's own VFS would play back before it
- * reads the header: a process looks for one before it maps the file (share.c).
+ * So the mask stays from the first write until the last process unmaps the file, and longer after a kill or with unmap=fast; with
+ * share=stock until the transaction gives EXCLUSIVE back. Not masked are: a database that was only read; one in WAL mode and
+ * one with its rollback journal on the disk (connection.h), since nothing of them is in the reflection.
+ *
+ * Beside a masked file no hot rollback journal lies on the disk, which SQLite's own VFS would play back before it reads the
+ * header: a process looks for one before it maps the file (share.c), and with share=stock deletes one before its first write
+ * (journals.c; but not with journal_mode=MEMORY or OFF, where SQLite opens no journal).
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H
@@ -83,7 +87,7 @@ int mask_put_on(char *view);
 int mask_set_plain(char *view, const void *header);
 
 /* Takes SQLite's PENDING lock (F_WRLCK), for a caller that has no lock of SQLite's; gives it back (F_UNLCK). Until then no
- * other process begins or ends to use the database through this VFS, and SQLite's own VFS begins no read. Returns 0; -1 if another
+ * other process begins to use the database, through any VFS, or makes a masked file plain. Returns 0; -1 if another
  * process has it, or writes by SQLite's own VFS, or is just getting a lock. */
 int mask_lock(int fd, short type);
 
@@ -96,9 +100,9 @@ int mask_lock(int fd, short type);
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
 
 /* Deploys all of the file, then takes the mask off, if there is one. `fd` is a descriptor of the file.
- * The caller has mask_lock() or the EXCLUSIVE lock; or SHARED, which keeps others from EXCLUSIVE, and writes no more. The database becomes as long as
- * the file: an end that was yet to be cut off stays, since other programs may write there from now on. Returns 0; -1 as
- * above. */
+ * The caller has mask_lock() or the EXCLUSIVE lock; or SHARED, which keeps others from EXCLUSIVE, and has staged nothing. The
+ * database becomes as long as the file: an end that was yet to be cut off stays, since other programs may write there from now on.
+ * Returns 0; -1 as above. */
 int mask_take_off(char *view, int fd);
 
 #endif
