@@ -27,7 +27,7 @@ struct database {
     pthread_mutex_t mapping;
     dev_t device;
     ino_t inode;
-    bool gone; /* the process is about to end, and it is unmapped for good */
+    bool gone; /* the process is about to end: it is unmapped for good */
     int fd;    /* for writing, if the process may write to the file; -1: of a parent's process */
     bool writable;      /* it may */
     bool memory;        /* it is shared in memory (atomic, for share_begin()) */

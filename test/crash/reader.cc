@@ -289,6 +289,18 @@ Bytes unmasked(Bytes content)
         memset(content.data() + 24, 0, 4);
         memset(content.data() + 92, 0, 4);
     }
+    // A switch to WAL mode makes a database as long as its file, if that was yet to be cut: with zeros, behind the pages that
+    // the header counts.
+    if (is_database(content)) {
+        const size_t page = content[16] * 256u + content[17],
+                     pages = content[28] * 0x1000000u + content[29] * 0x10000u +
+                             content[30] * 256u + content[31],
+                     end = page == 1 ? pages * 65536 : pages * page;
+        if (pages && end < content.size() &&
+            std::all_of(content.begin() + static_cast<std::ptrdiff_t>(end), content.end(),
+                        [](uint8_t byte) { return byte == 0; }))
+            content.resize(end);
+    }
     return content;
 }
 

@@ -26,8 +26,8 @@ struct Found {
 // recovery has to find it; if other programs wrote to the file, it counts and not its reflection.
 Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file = false);
 
-// Unmasks a database with a masked header, as the VFS for SQLite does (lib/sqlite/mask.h); returns
-// others unchanged.
+// Unmasks a database with a masked header, as the VFS for SQLite does (lib/sqlite/mask.h), and cuts zeros behind its pages;
+// returns others unchanged.
 Bytes unmasked(Bytes content);
 
 // Does SQLite's own VFS accept a file with this content, without its reflection and without a WAL?
