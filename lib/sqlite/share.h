@@ -19,7 +19,8 @@
  * The choice is the process's, for each database, and is made when a connection gets SHARED and no other connection of the process
  * has a lock of the VFS below.
  *
- * Opening and closing doors is done under SQLite's PENDING lock (mask_lock()), so that at no time two processes do it.
+ * A door is opened under SQLite's PENDING lock (mask_lock()), so that at no time two processes do it. It is closed after the file
+ * is unmapped.
  */
 #ifndef ATO_SQLITE_SHARE_H
 #define ATO_SQLITE_SHARE_H
