@@ -13,6 +13,7 @@ extern "C" {
 
 #include <fcntl.h>
 #include <memory>
+#include <set>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -276,6 +277,39 @@ TEST_F(SqliteTakeover, OthersWaitWhileALastCloseMakesItPlain)
     }
     EXPECT_GT(asked, 0);
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "10");
+}
+
+/* With share=stock a commit makes it plain before it gives its lock back. The transaction outgrows SQLite's cache: it is masked
+ * while it is open. */
+TEST_F(SqliteTakeover, OthersReadOneStateOrWaitAtEachStepOfATransactionThatShares)
+{
+    make();
+    MUST(Db::stock(path()), fill("t", 10, 60));
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    const Db db(path(), "share=stock");
+    for (const char *end : {"ROLLBACK", "COMMIT"}) {
+        SCOPED_TRACE(end);
+        std::set<std::string> answers;
+        {
+            const auto ask = [&](const auto &) {
+                answers.insert(other.text("SELECT sum(a)||':'||max(length(b)) FROM t"));
+                return support::GO_ON;
+            };
+            support::FsFaults calls;
+            support::PersistFaults stores;
+            calls.before = ask;
+            stores.before = ask;
+            MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a||hex(zeroblob(300)); " +
+                         std::string(end));
+        }
+        EXPECT_TRUE(answers.erase("error: database is locked (5)"));
+        const std::string now = other.text("SELECT sum(a)||':'||max(length(b)) FROM t");
+        answers.erase("1791:500");
+        answers.erase(now);
+        EXPECT_EQ(answers, std::set<std::string>());
+        EXPECT_EQ(now, std::string(end) == "COMMIT" ? "1791:602" : "1791:500");
+        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+    }
 }
 
 TEST_F(SqliteTakeover, AReaderSeesOneStateInATransaction)
