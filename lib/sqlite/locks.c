@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -31,14 +32,16 @@ struct line {
     uint64_t word;
     uint64_t ticket; /* of a writer that waits; 0 */
     uint32_t asleep; /* 1: it sleeps, and this is its futex */
-    uint32_t pad[11];
+    uint32_t woke;   /* how often its commits woke readers */
+    uint32_t pad[10];
 };
 
 enum { LINES = 1020 };
 
 struct lock_words {
     uint64_t writer;
-    uint64_t pad[7];
+    uint64_t uses; /* how often RESERVED was given back */
+    uint64_t pad[6];
     uint64_t tickets;   /* given out */
     uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
     uint32_t used;      /* lines from this one on were never used */
@@ -52,14 +55,22 @@ struct lock_words {
 static_assert(sizeof(struct line) == 64, "a cache line");
 static_assert(sizeof(struct lock_words) == ATO_SHARED_MAX, "layout");
 
-/* How long the head of the queue lets others overtake. */
-enum { TURN_NS = 1000 * 1000 };
+/* How long the head of the queue lets others overtake it. For a patient one this is longer than a thousand transactions last, so
+ * that fewer than one of a thousand has to wait. */
+enum { TURN_NS = 1000 * 1000, LONG_TURN_NS = 10 * TURN_NS };
+
+/* A writer that goes on takes RESERVED again sooner. */
+enum { LEFT_NS = 10 * 1000 };
 
 /* How long to sleep at most, and how long before the kernel is asked whether the other one lives. */
 enum { NAP_NS = 1000 * 1000 };
 
-/* Tries before the first sleep: tens of microseconds, longer than a commit or a read takes. */
-enum { SPINS = 400 };
+/* Tries before the first sleep: some 100 us, longer than a commit or a read takes, and than a sleep and a wake cost. */
+enum { SPINS = 1500 };
+
+/* After so many commits that woke readers a writer lets them have its CPU: each commit puts the caches of readers out of date, so
+ * that on few CPUs they would get little done. */
+enum { COMMITS = 3 };
 
 #define LOAD(at)         __atomic_load_n(at, __ATOMIC_SEQ_CST)
 #define STORE(at, value) __atomic_store_n(at, value, __ATOMIC_SEQ_CST)
@@ -136,19 +147,21 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static void wake(uint32_t *futex, int n)
+static bool wake(uint32_t *futex, int n)
 {
-    if (LOAD(futex) && SWAP(futex, 0))
+    const bool asleep = LOAD(futex) && SWAP(futex, 0);
+    if (asleep)
         (void)syscall(SYS_futex, futex, FUTEX_WAKE, n, NULL, NULL, 0);
+    return asleep;
 }
 
-/* After the writer's word is free. */
-static void wake_others(struct locks *l)
+/* After the writer's word is free. Returns whether readers slept. */
+static bool wake_others(struct locks *l)
 {
     const unsigned next = LOAD(&l->words->next);
     if (next && next <= LINES)
-        wake(&l->words->lines[next - 1].asleep, 1);
-    wake(&l->words->readers, INT32_MAX);
+        (void)wake(&l->words->lines[next - 1].asleep, 1);
+    return wake(&l->words->readers, INT32_MAX);
 }
 
 /* Frees what the owner of a word held, if it is dead. What it was committing is visible by then, or never will be. */
@@ -171,7 +184,7 @@ static enum locks_result bury(struct locks *l, uint64_t word)
         (void)REPLACE(&l->words->next, i + 1, 0);
         (void)REPLACE(&line->word, left, 0);
     }
-    wake_others(l);
+    (void)wake_others(l);
     return LOCKS_OK;
 }
 
@@ -279,7 +292,7 @@ void locks_unshare(struct locks *l, int line)
     (void)SWAP(&l->words->lines[line].word, word_of(l, line));
     const uint64_t writer = LOAD(&l->words->writer);
     if (writer & PENDING)
-        wake(&line_of(l, writer)->asleep, 1);
+        (void)wake(&line_of(l, writer)->asleep, 1);
 }
 
 enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
@@ -335,21 +348,33 @@ static void leave_queue(struct locks *l, int line)
     (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
     const unsigned first = head(l);
     if (first != LINES)
-        wake(&l->words->lines[first].asleep, 1);
+        (void)wake(&l->words->lines[first].asleep, 1);
 }
 
-enum locks_result locks_reserve(struct locks *l, int line, uint64_t *ticket, uint64_t wait)
+/* Whether RESERVED is free, and stays so. */
+static bool is_left(const struct locks *l)
+{
+    const uint64_t uses = LOAD(&l->words->uses), end = now() + LEFT_NS;
+    while (!LOAD(&l->words->writer) && LOAD(&l->words->uses) == uses) {
+        if (now() >= end)
+            return true;
+        __builtin_ia32_pause();
+    }
+    return false;
+}
+
+enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *place, uint64_t wait)
 {
     struct line *mine = &l->words->lines[line];
     struct wait w = {.futex = &mine->asleep, .length = wait};
     enum locks_result r = LOCKS_OK;
-    uint64_t turn = 0;
-    if (locks_try_reserve(l, line))
-        return LOCKS_OK;
-    if (!*ticket)
-        *ticket = __atomic_add_fetch(&l->words->tickets, 1, __ATOMIC_SEQ_CST);
+    if (!place->ticket) {
+        if (locks_try_reserve(l, line))
+            return LOCKS_OK;
+        place->ticket = __atomic_add_fetch(&l->words->tickets, 1, __ATOMIC_SEQ_CST);
+    }
     while (r == LOCKS_OK) {
-        STORE(&mine->ticket, *ticket);
+        STORE(&mine->ticket, place->ticket);
         if (w.sleeps)
             STORE(&mine->asleep, 1);
         const unsigned first = head(l);
@@ -357,18 +382,21 @@ enum locks_result locks_reserve(struct locks *l, int line, uint64_t *ticket, uin
             r = rest(l, &w, LOAD(&l->words->lines[first % LINES].word), 10 * NAP_NS);
             continue;
         }
-        if (!turn) {
-            turn = now() + TURN_NS;
+        const uint64_t time = now();
+        if (!place->head) {
+            place->head = time;
             w.spins = SPINS;
         }
-        if (locks_try_reserve(l, line))
+        const bool is_next = LOAD(&l->words->next) == (uint32_t)line + 1;
+        if ((is_next || is_left(l)) && locks_try_reserve(l, line))
             break;
-        const uint64_t time = now();
-        if (time >= turn && REPLACE(&l->words->next, 0, (uint32_t)line + 1))
-            w.spins =
-                SPINS; /* the turn comes soon, and the writer may have gone without a look at it */
+        const uint64_t turn = place->head + (place->is_patient ? LONG_TURN_NS : TURN_NS);
+        if (time < turn)
+            r = rest(l, &w, LOAD(&l->words->writer), turn - time < NAP_NS ? turn - time : NAP_NS);
+        else if (REPLACE(&l->words->next, 0, (uint32_t)line + 1))
+            w.spins = SPINS; /* the writer may have given it back without a look at `next` */
         else
-            r = rest(l, &w, LOAD(&l->words->writer), time < turn ? turn - time : NAP_NS);
+            r = rest(l, &w, LOAD(&l->words->writer), NAP_NS);
     }
     leave_queue(l, line);
     return r;
@@ -411,9 +439,11 @@ void locks_unreserve(struct locks *l, int line)
 {
     if (!is_mine(l, line, LOAD(&l->words->writer)))
         return;
+    STORE(&l->words->uses, LOAD(&l->words->uses) + 1);
     /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
     (void)SWAP(&l->words->writer, 0);
-    wake_others(l);
+    if (wake_others(l) && ++l->words->lines[line].woke % COMMITS == 0)
+        (void)sched_yield();
 }
 
 bool locks_are_contended(const struct locks *l, int line)

@@ -13,9 +13,10 @@
  * The order that keeps readers and the writer apart: a reader stores SHARED, then looks at the writer's word; the writer stores
  * PENDING, then looks at the lines. At least one of them sees the other.
  *
- * The queue of writers. A writer that finds RESERVED taken waits with a ticket in its line. The least ticket is the head: it tries
- * again by itself. After TURN_NS it asks for the next turn, in which nobody overtakes it. So a writer makes several transactions
- * in a row, which saves most changes of context, and nobody starves. The others sleep until they are the head.
+ * The queue of writers. A writer that finds RESERVED taken waits with a ticket in its line. The least ticket is the head: it looks
+ * again and again whether RESERVED stays free for a while, which it does not while another writer commits again and again. After
+ * TURN_NS, or LONG_TURN_NS if it can wait for long, the head asks for the next turn, in which nobody overtakes it. So a writer makes
+ * many transactions in a row, which saves changes of context, and nobody starves. The others sleep until they are the head.
  *
  * Whoever may write to the file may write anything here: a line's number is checked before it is used, and a wait has an end.
  */
@@ -55,9 +56,16 @@ enum locks_result locks_share(struct locks *l, int line, uint64_t wait);
 /* RESERVED, if it is free and nobody else's turn. */
 bool locks_try_reserve(struct locks *l, int line);
 
-/* RESERVED, or a wait for it in the queue. The line does not have SHARED. *ticket: 0, or that of an earlier wait, whose place it
- * keeps. */
-enum locks_result locks_reserve(struct locks *l, int line, uint64_t *ticket, uint64_t wait);
+/* A place in the queue of writers. */
+struct locks_place {
+    uint64_t ticket; /* 0: not yet in the queue */
+    uint64_t head;   /* when it came to the head; 0 */
+    bool is_patient; /* it will wait for a second or more */
+};
+
+/* RESERVED, or a wait for it in the queue. The line does not have SHARED. *place: zeros, or that of an earlier wait. */
+enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *place,
+                                uint64_t wait);
 
 /* EXCLUSIVE, from SHARED or above. Waits for readers to end. If it is busy, the line may have PENDING. */
 enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait);

@@ -183,7 +183,7 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
 /*
  * ---- PRAGMAs ----
  *
- *   ato_lock_wait_ms [= N] how long a lock in memory is waited for before the busy handler is asked
+ *   ato_lock_wait_ms [= N] how long a lock in memory is waited for, whatever the busy handler says
  *   ato_stat              the fields of struct ato_status, as JSON
  *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast

@@ -13,7 +13,7 @@ struct parameters {
     bool journal_file;          /* the rollback journal is on the disk */
     bool share_stock;           /* with SQLite's own VFS, between transactions */
     int unmap_fast;             /* 0 or 1 */
-    unsigned lock_wait_ms;      /* how long a lock is waited for before the busy handler is asked */
+    unsigned lock_wait_ms;      /* how long a lock is waited for, whatever the busy handler says */
 };
 
 /* `name` is SQLite's, which the parameters follow in memory. Returns SQLITE_OK, or SQLITE_CANTOPEN: the sentence names the values

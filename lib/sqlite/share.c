@@ -21,6 +21,11 @@ static _Thread_local struct {
     uint64_t closed; /* `closed` at that time */
 } last;
 
+/* How long a writer waits before the busy handler is asked whether it is patient: less than the least turn; and how long a patient one
+ * wants to wait. */
+#define SOON_NS    (500 * 1000ull)
+#define PATIENT_NS (1000 * 1000 * 1000ull)
+
 /* Where a busy handler that this thread is asking adds up its sleeps; NULL. */
 static _Thread_local uint64_t *sleeps;
 
@@ -40,15 +45,21 @@ static uint64_t wait_of(const struct connection *c)
 }
 
 /* Asks SQLite's busy handler, where SQLite would ask it, whether to go on. It does not sleep: *wait becomes the nanoseconds that it
- * wanted to, in which the lock is waited for. So a transaction begins when its turn comes, and keeps its place in the queue. */
+ * wanted to, in which the lock is waited for. So a transaction begins when its turn comes, and keeps its place in the queue.
+ * SQLite's own handler, which sleeps this way, is asked until the sleeps add up to a second, or it gives up. */
 static bool goes_on(const struct connection *c, uint64_t *wait)
 {
-    uint64_t *const before = sleeps;
+    uint64_t *const outer = sleeps;
+    uint64_t before;
+    bool more;
     *wait = 0;
     sleeps = wait;
-    const bool more = c->busy && c->busy(c->busy_arg);
-    sleeps = before;
-    return more;
+    do {
+        before = *wait;
+        more = c->busy && c->busy(c->busy_arg);
+    } while (more && *wait > before && *wait < PATIENT_NS);
+    sleeps = outer;
+    return more || *wait;
 }
 
 bool share_sleep(int microseconds)
@@ -286,14 +297,22 @@ static bool is_going_to_write(const struct connection *c)
     return false;
 }
 
-/* RESERVED in advance, if its turn comes. is_patient: for as long as the busy handler goes on, else for lock_wait_ms. */
-static enum locks_result wait_for_turn(struct connection *c, bool is_patient)
+/* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on. */
+static enum locks_result wait_for_turn(struct connection *c, bool asks)
 {
-    uint64_t ticket = 0, wait = wait_of(c);
-    enum locks_result r;
-    do
-        r = locks_reserve(&c->db->locks, c->line, &ticket, wait);
-    while (r == LOCKS_BUSY && is_patient && goes_on(c, &wait));
+    struct locks_place place = {0};
+    uint64_t left = wait_of(c), wait = left < SOON_NS ? left : SOON_NS;
+    enum locks_result r = locks_reserve(&c->db->locks, c->line, &place, wait);
+    left -= wait;
+    while (r == LOCKS_BUSY) {
+        wait = 0;
+        asks = asks && goes_on(c, &wait);
+        if (!asks && !left)
+            break;
+        place.is_patient = wait >= PATIENT_NS;
+        r = locks_reserve(&c->db->locks, c->line, &place, left + wait);
+        left = 0;
+    }
     return r;
 }
 
