@@ -144,7 +144,7 @@ void before_one(Actor &a)
     open(a, {any_make(a)});
 }
 
-// The mask goes on and off with each transaction.
+// What a transaction writes is home after it.
 void before_eager(Actor &a)
 {
     before_one(a);

@@ -228,6 +228,11 @@ static bool was_said(World &w)
     return w.said.size == BYTES && w.said.slices_in_reflection > 10;
 }
 
+static bool share(World &w)
+{
+    return ato_shared(w.base, ATO_SHARED_MAX);
+}
+
 static bool copy_here(World &w)
 {
     return ato_memcpy(w.base + 4096 + 77, w.other + 50, 9000);
@@ -372,6 +377,7 @@ std::vector<Scene> scenes_of_moves()
         {"GrowthAfterAShrink", MOVES, BYTES, EVERY, {}, shrunk_to_grow, grow, is_longer},
         {"Guard", MOVES, BYTES, TWO, {}, map, set_guard, has_guard},
         {"Stat", MOVES, BYTES, TWO, stored_to, map, stat, was_said},
+        {"Shared", MOVES, BYTES, {ATO_DOMAIN_PROCESS}, {}, map, share, {}},
     };
     return all;
 }

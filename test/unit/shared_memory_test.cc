@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 using namespace watched;
@@ -163,6 +165,37 @@ TEST_F(SharedMemory, IsRefusedWithASentence)
     refused(m.base, 1, ENOSPC);
     faults.before = nullptr;
     EXPECT_TRUE(ato_shared(m.base, 1));
+}
+
+// Only the child sees a /dev/shm of one MiB, which it fills. With the space there is memory, which needs no more.
+TEST_F(SharedMemory, HasItsSpaceOrIsRefused)
+{
+    const TempDir elsewhere("/tmp");
+    const std::string file = elsewhere / "file";
+    write_file(file, pattern(SIZE, 1));
+    const int status = in_child([&] {
+        if (unshare(CLONE_NEWNS) < 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||
+            mount("ato-test", "/dev/shm", "tmpfs", 0, "size=1m") < 0)
+            return 50;
+        const Mapped m(file, options(ATO_DOMAIN_PROCESS));
+        const Fd filler("/dev/shm/filler", O_RDWR | O_CREAT);
+        auto take_all = [&] {
+            const Bytes page(4096);
+            for (off_t at = 0; pwrite(filler, page.data(), page.size(), at) == 4096;)
+                at += 4096;
+            return errno == ENOSPC;
+        };
+        if (!m || !take_all() || ato_shared(m.base, ATO_SHARED_MAX) || errno != ENOSPC)
+            return 1;
+        if (ftruncate(filler, 0) < 0)
+            return 2;
+        void *words = ato_shared(m.base, ATO_SHARED_MAX);
+        return words && take_all() && memset(words, 9, ATO_SHARED_MAX) ? 0 : 3;
+    });
+    if (status == 50)
+        GTEST_SKIP() << "cannot mount a file system here";
+    EXPECT_EQ(status, 0);
 }
 
 } // namespace
