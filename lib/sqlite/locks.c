@@ -190,7 +190,7 @@ static enum locks_result bury(struct locks *l, uint64_t word)
 
 struct wait {
     uint32_t *futex;
-    uint64_t length, end; /* end: 0 until the first sleep */
+    uint64_t length, end; /* end: 0 until the first tries are over */
     uint64_t asked;       /* when the kernel was asked, or the wait began */
     int spins;
     bool sleeps; /* the caller sets the futex to 1, then looks again, before it calls rest() */
@@ -207,8 +207,9 @@ static enum locks_result rest(struct locks *l, struct wait *w, uint64_t holder, 
     const uint64_t time = now();
     if (!w->sleeps) {
         w->sleeps = true;
-        w->end = time + w->length;
         w->asked = time;
+        if (!w->end)
+            w->end = time + w->length;
         return w->length ? LOCKS_OK : bury(l, holder);
     }
     if (time - w->asked >= NAP_NS) {
@@ -271,17 +272,18 @@ static bool is_mine(const struct locks *l, int line, uint64_t writer)
     return ((writer ^ word_of(l, line)) & ~(uint64_t)STATE) == 0;
 }
 
-static enum locks_result await_writer(struct locks *l, int line, uint64_t wait)
+static enum locks_result await_writer(struct locks *l, int line, struct wait *w)
 {
-    struct wait w = {.futex = &l->words->readers, .length = wait, .spins = SPINS};
     enum locks_result r = LOCKS_OK;
+    w->spins = SPINS;
+    w->sleeps = false;
     while (r == LOCKS_OK) {
-        if (w.sleeps)
+        if (w->sleeps)
             STORE(&l->words->readers, 1);
         const uint64_t writer = LOAD(&l->words->writer);
         if (!(writer & PENDING) || is_mine(l, line, writer))
             break;
-        r = rest(l, &w, writer, NAP_NS);
+        r = rest(l, w, writer, NAP_NS);
     }
     return r;
 }
@@ -297,6 +299,7 @@ void locks_unshare(struct locks *l, int line)
 
 enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
 {
+    struct wait w = {.futex = &l->words->readers, .length = wait};
     for (;;) {
         /* order[lock-words]: before the look at the writer. Pairs with the store of PENDING. */
         (void)SWAP(&l->words->lines[line].word, word_of(l, line) | SHARED);
@@ -304,7 +307,7 @@ enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
         if (!(writer & PENDING) || is_mine(l, line, writer))
             return LOCKS_OK;
         locks_unshare(l, line);
-        const enum locks_result r = await_writer(l, line, wait);
+        const enum locks_result r = await_writer(l, line, &w);
         if (r != LOCKS_OK)
             return r;
     }

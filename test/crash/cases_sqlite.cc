@@ -144,7 +144,7 @@ void before_one(Actor &a)
     open(a, {any_make(a)});
 }
 
-// What a transaction writes is home after it.
+// Each read brings home what it reads.
 void before_eager(Actor &a)
 {
     before_one(a);
