@@ -357,13 +357,16 @@ static int reserve(struct connection *c)
     return r == SQLITE_OK ? SQLITE_BUSY : r;
 }
 
+/* EXCLUSIVE. Without RESERVED it is to close a write-ahead log, or to begin one: SQLite itself does not wait then. All connections
+ * of that database have SHARED for as long as they are open. */
 static int exclude(struct connection *c)
 {
-    uint64_t wait = wait_of(c);
+    const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
+    uint64_t wait = waits ? wait_of(c) : 0;
     enum locks_result r;
     do
         r = locks_exclude(&c->db->locks, c->line, wait);
-    while (r == LOCKS_BUSY && goes_on(c, &wait));
+    while (r == LOCKS_BUSY && waits && goes_on(c, &wait));
     return result_of(c, r);
 }
 

@@ -423,4 +423,24 @@ TEST_F(SqliteQueue, ACommitIsBusyUntilTheReaderEnds)
         EXPECT_EQ(seen, "new");
 }
 
+/* ---- a write-ahead log ---- */
+
+/* In WAL mode each connection has SHARED while it is open, and asks for EXCLUSIVE when it is closed: it is the last one if it gets
+ * that. SQLite calls no busy handler there. */
+TEST_F(SqliteQueue, OfTwoConnectionsInWalModeOneClosesAtOnce)
+{
+    Db first(path()), second(path());
+    int calls = 0;
+    for (const Db *db : {&first, &second}) {
+        sqlite3_busy_handler(
+            db->handle, [](void *n, int) { return int(++*static_cast<int *>(n) < 1000); }, &calls);
+        MUST(*db, "PRAGMA journal_mode=WAL; UPDATE t SET b=b||'+' WHERE a=1");
+    }
+    EXPECT_EQ(first.close(), SQLITE_OK);
+    EXPECT_EQ(calls, 0);
+    EXPECT_EQ(second.text("SELECT b FROM t WHERE a=1"), "one++");
+    EXPECT_EQ(second.close(), SQLITE_OK);
+    EXPECT_EQ(calls, 0);
+}
+
 } // namespace sql
