@@ -23,6 +23,9 @@
 
 struct database;
 
+/* SQLite's. */
+enum { LEAST_PAGE = 512 };
+
 struct connection {
     sqlite3_io_methods methods;      /* first: those of SQLite's handle, which leads here by them */
     const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
@@ -32,6 +35,7 @@ struct connection {
     struct database *db;
     struct connection *next; /* of the same database */
     sqlite3 **user;          /* SQLite's connection that uses it now; NULL: not known */
+    const sqlite3 *opener;   /* the one that opened it. Atomic. */
     /* SQLite's connection whose open transaction has begun to change the database, and is to commit it together with others;
      * NULL. Atomic. */
     const sqlite3 *writer;
@@ -48,8 +52,9 @@ struct connection {
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
     void *busy_arg;
-    bool wrote;    /* its last transaction asked for RESERVED */
-    bool is_below; /* its locks are those of the VFS below */
+    bool wrote;      /* its last transaction asked for RESERVED */
+    bool in_advance; /* it has RESERVED in memory, and SQLite has not asked for it yet. Atomic. */
+    bool is_below;   /* its locks are those of the VFS below */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
     /* A checkpoint ended; since then no lock was given back and nothing was committed. */

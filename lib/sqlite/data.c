@@ -81,6 +81,8 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     char header[MASK_HEADER];
     const bool has_header = offset == 0 && n >= MASK_HEADER;
     int some = 0, r = SQLITE_IOERR_SHORT_READ;
+    if (offset >= LEAST_PAGE)
+        share_read_on(c);
     /* A part of what may be masked, or may get a mask by a connection that has RESERVED: the change counter, with which each
      * transaction begins, comes with the bytes that tell whether it is masked. A file that is shorter than a header has no mask. */
     if (offset < MASK_HEADER && !has_header)
@@ -155,7 +157,7 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
     if (c->becomes_wal && c->db->memory)
-        locks_set_wal(&c->db->locks);
+        locks_set_wal(&c->db->locks, true);
     c->ends_at = mask_length(header);
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);

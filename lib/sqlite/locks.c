@@ -40,8 +40,9 @@ enum { LINES = 1020 };
 
 struct lock_words {
     uint64_t writer;
-    uint64_t uses; /* how often RESERVED was given back */
-    uint64_t pad[6];
+    uint64_t uses;  /* how often RESERVED was given back */
+    uint64_t since; /* when the turn of `next` began */
+    uint64_t pad[5];
     uint64_t tickets;   /* given out */
     uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
     uint32_t used;      /* lines from this one on were never used */
@@ -58,6 +59,9 @@ static_assert(sizeof(struct lock_words) == ATO_SHARED_MAX, "layout");
 /* How long the head of the queue lets others overtake it. For a patient one this is longer than a thousand transactions last, so
  * that fewer than one of a thousand has to wait. */
 enum { TURN_NS = 1000 * 1000, LONG_TURN_NS = 10 * TURN_NS };
+
+/* When a turn that was not taken ends: who has it may be stopped. */
+enum { UNUSED_NS = 5 * TURN_NS };
 
 /* A writer that goes on takes RESERVED again sooner. */
 enum { LEFT_NS = 10 * 1000 };
@@ -333,22 +337,27 @@ static unsigned head(const struct locks *l)
 /* Whether RESERVED is free, and nobody else's turn. */
 static bool is_free(const struct locks *l, int line)
 {
-    const uint32_t next = LOAD(&l->words->next);
-    return !LOAD(&l->words->writer) && (!next || next == (uint32_t)line + 1);
+    uint32_t next = LOAD(&l->words->next);
+    if (LOAD(&l->words->writer))
+        return false;
+    if (next && next != (uint32_t)line + 1 && now() - LOAD(&l->words->since) >= UNUSED_NS) {
+        (void)REPLACE(&l->words->next, next, 0);
+        next = 0;
+    }
+    return !next || next == (uint32_t)line + 1;
 }
 
 bool locks_try_reserve(struct locks *l, int line)
 {
-    return is_mine(l, line, LOAD(&l->words->writer)) ||
-           (is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | RESERVED));
+    return is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | RESERVED);
 }
 
 /* Leaves the queue. The next one may be asleep. */
 static void leave_queue(struct locks *l, int line)
 {
+    (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
     STORE(&l->words->lines[line].ticket, 0);
     STORE(&l->words->lines[line].asleep, 0);
-    (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
     const unsigned first = head(l);
     if (first != LINES)
         (void)wake(&l->words->lines[first].asleep, 1);
@@ -366,6 +375,12 @@ static bool is_left(const struct locks *l)
     return false;
 }
 
+static bool take_turn(struct locks *l, int line, uint64_t time)
+{
+    STORE(&l->words->since, time);
+    return REPLACE(&l->words->next, 0, (uint32_t)line + 1);
+}
+
 enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *place, uint64_t wait)
 {
     struct line *mine = &l->words->lines[line];
@@ -380,6 +395,9 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
         STORE(&mine->ticket, place->ticket);
         if (w.sleeps)
             STORE(&mine->asleep, 1);
+        const uint32_t next = LOAD(&l->words->next);
+        if ((next == (uint32_t)line + 1 || is_left(l)) && locks_try_reserve(l, line))
+            break;
         const unsigned first = head(l);
         if (first != (unsigned)line) {
             r = rest(l, &w, LOAD(&l->words->lines[first % LINES].word), 10 * NAP_NS);
@@ -390,16 +408,12 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
             place->head = time;
             w.spins = SPINS;
         }
-        const bool is_next = LOAD(&l->words->next) == (uint32_t)line + 1;
-        if ((is_next || is_left(l)) && locks_try_reserve(l, line))
-            break;
         const uint64_t turn = place->head + (place->is_patient ? LONG_TURN_NS : TURN_NS);
-        if (time < turn)
-            r = rest(l, &w, LOAD(&l->words->writer), turn - time < NAP_NS ? turn - time : NAP_NS);
-        else if (REPLACE(&l->words->next, 0, (uint32_t)line + 1))
-            w.spins = SPINS; /* the writer may have given it back without a look at `next` */
+        const uint64_t nap = time < turn && turn - time < NAP_NS ? turn - time : NAP_NS;
+        if (time < turn || next || !take_turn(l, line, time))
+            r = rest(l, &w, LOAD(&l->words->writer), nap);
         else
-            r = rest(l, &w, LOAD(&l->words->writer), NAP_NS);
+            w.spins = SPINS; /* the writer may have given it back without a look at `next` */
     }
     leave_queue(l, line);
     return r;
@@ -443,6 +457,8 @@ void locks_unreserve(struct locks *l, int line)
     if (!is_mine(l, line, LOAD(&l->words->writer)))
         return;
     STORE(&l->words->uses, LOAD(&l->words->uses) + 1);
+    if (LOAD(&l->words->next))
+        STORE(&l->words->since, now());
     /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
     (void)SWAP(&l->words->writer, 0);
     if (wake_others(l) && ++l->words->lines[line].woke % COMMITS == 0)
@@ -467,8 +483,8 @@ bool locks_had_wal(const struct locks *l)
     return LOAD(&l->words->wal);
 }
 
-void locks_set_wal(struct locks *l)
+void locks_set_wal(struct locks *l, bool may_exist)
 {
-    if (!LOAD(&l->words->wal))
-        STORE(&l->words->wal, 1);
+    if (LOAD(&l->words->wal) != may_exist)
+        STORE(&l->words->wal, may_exist);
 }

@@ -16,7 +16,8 @@
  * The queue of writers. A writer that finds RESERVED taken waits with a ticket in its line. The least ticket is the head: it looks
  * again and again whether RESERVED stays free for a while, which it does not while another writer commits again and again. After
  * TURN_NS, or LONG_TURN_NS if it can wait for long, the head asks for the next turn, in which nobody overtakes it. So a writer makes
- * many transactions in a row, which saves changes of context, and nobody starves. The others sleep until they are the head.
+ * many transactions in a row, which saves changes of context, and nobody starves. The others sleep until they are the head. A
+ * process that is stopped, or killed, when it is the head or its turn comes holds the others up for some milliseconds.
  *
  * Whoever may write to the file may write anything here: a line's number is checked before it is used, and a wait has an end.
  */
@@ -80,8 +81,8 @@ bool locks_are_contended(const struct locks *l, int line);
 /* *is_reserved: a line has RESERVED or above. A dead process's is freed first. */
 enum locks_result locks_look(struct locks *l, bool *is_reserved);
 
-/* Whether the database was ever in WAL mode while a process had a door. */
+/* Whether the write-ahead log may exist. It becomes true before there is one. */
 bool locks_had_wal(const struct locks *l);
-void locks_set_wal(struct locks *l);
+void locks_set_wal(struct locks *l, bool may_exist);
 
 #endif

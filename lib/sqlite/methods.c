@@ -52,9 +52,6 @@ static int leave(struct connection *c, int result)
  * Errors are logged.
  */
 
-/* SQLite's. */
-enum { LEAST_PAGE = 512 };
-
 /* To be called before a commit, with something staged.
  *
  * SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
@@ -129,11 +126,14 @@ static int end(struct connection *c)
     if (c->prepared)
         return SQLITE_OK;
     const int r = commit(c);
-    if (r == SQLITE_OK && c->becomes_wal)
+    if (r != SQLITE_OK)
+        return r;
+    if (c->becomes_wal)
         data_complete(c);
-    if (r == SQLITE_OK)
-        c->becomes_wal = false;
-    return r;
+    else if (c->lock == SQLITE_LOCK_EXCLUSIVE)
+        share_forget_wal(c);
+    c->becomes_wal = false;
+    return SQLITE_OK;
 }
 
 /* ---- locks ---- */
@@ -311,6 +311,7 @@ static int control(struct connection *c, int what, void *arg)
         return SQLITE_OK;
     case SQLITE_FCNTL_PDB:
         c->user = arg;
+        __atomic_store_n(&c->opener, *c->user, __ATOMIC_RELAXED);
         return c->below->xFileControl(c->file, what, arg);
     case SQLITE_FCNTL_PRAGMA:
         r = pragma(c, arg);

@@ -17,6 +17,7 @@
 /* What this thread locked last. The addresses are only compared, unless no connection has been closed since. */
 static _Thread_local struct {
     struct connection *c;
+    const sqlite3 *opener;
     const char *journal, *wal;
     uint64_t closed; /* `closed` at that time */
 } last;
@@ -90,8 +91,11 @@ static bool is_hot(struct connection *c)
     if (fd < 0 && (errno == ENOENT || errno == ENAMETOOLONG))
         return false; /* there is none */
     const ssize_t n = fd < 0 ? -1 : read(fd, &first, 1);
-    if (n < 0 && !database_is_forbidden(errno))
+    if (n < 0 && !database_is_forbidden(errno)) {
         c->db->refused = errno;
+        (void)snprintf(c->db->why, sizeof(c->db->why), "%s cannot be read: %s", c->journal,
+                       strerror(errno));
+    }
     bool hot = n < 0 || first != 0;
     if (hot && n > 0 && is_empty && ftruncate(fd, 0) == 0 && fsync(fd) == 0)
         hot = false;
@@ -143,7 +147,7 @@ static int look_at_header(struct connection *c, bool is_first)
     if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     if (db->locks.words && (mask_is_wal(header) || access(c->wal, F_OK) == 0))
-        locks_set_wal(&db->locks);
+        locks_set_wal(&db->locks, true);
     return SQLITE_OK;
 }
 
@@ -286,18 +290,27 @@ int share_begin(struct connection *c)
 
 /* ---- locks in memory ---- */
 
-/* Returns whether the connection is executing a statement that may write. */
+/* Returns whether the connection is executing a statement that may write to this database: not one that may write to a temporary
+ * one, or whose transaction writes to another one already. */
 static bool is_going_to_write(const struct connection *c)
 {
     sqlite3 *user = c->user ? *c->user : NULL;
     sqlite3_stmt *s = NULL;
     while (user && (s = sqlite3_next_stmt(user, s)) != NULL)
         if (sqlite3_stmt_busy(s) && !sqlite3_stmt_readonly(s))
-            return true;
+            return !sqlite3_db_filename(user, "temp") &&
+                   sqlite3_txn_state(user, NULL) != SQLITE_TXN_WRITE;
     return false;
 }
 
-/* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on. */
+static bool is_another(const struct connection *c, const void *one)
+{
+    const struct connection *o = one;
+    return c != o && __atomic_load_n(&c->opener, __ATOMIC_RELAXED) == o->opener;
+}
+
+/* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on, unless the
+ * statement may write to another database that is attached. */
 static enum locks_result wait_for_turn(struct connection *c, bool asks)
 {
     struct locks_place place = {0};
@@ -306,7 +319,7 @@ static enum locks_result wait_for_turn(struct connection *c, bool asks)
     left -= wait;
     while (r == LOCKS_BUSY) {
         wait = 0;
-        asks = asks && goes_on(c, &wait);
+        asks = asks && !database_find(is_another, c) && goes_on(c, &wait);
         if (!asks && !left)
             break;
         place.is_patient = wait >= PATIENT_NS;
@@ -317,8 +330,9 @@ static enum locks_result wait_for_turn(struct connection *c, bool asks)
 }
 
 /* SHARED. A connection that is going to write takes RESERVED with it, and waits for its turn before it reads anything: what it
- * has read would be out of date after a later wait, and the writer would wait for it. The statement may write to another database
- * only, and read this one: then, after lock_wait_ms, it does so. (With a write-ahead log SQLite needs no RESERVED.) */
+ * has read would be out of date after a later wait, and the writer would wait for it. (With a write-ahead log SQLite needs no
+ * RESERVED.) The statement may write to another database only, and read this one: SQLite asks for RESERVED next, or not at all; then
+ * it is given back (share_read_on()). */
 static int share_words(struct connection *c)
 {
     struct locks *l = &c->db->locks;
@@ -333,12 +347,26 @@ static int share_words(struct connection *c)
     enum locks_result r = writes ? wait_for_turn(c, wrote) : LOCKS_OK;
     if (r == LOCKS_FAILED)
         return result_of(c, r);
+    c->in_advance = writes && r == LOCKS_OK;
     do
         r = locks_share(l, c->line, wait);
     while (r == LOCKS_BUSY && goes_on(c, &wait));
     if (r != LOCKS_OK)
-        locks_unreserve(l, c->line);
+        share_read_on(c);
     return result_of(c, r);
+}
+
+/* Of two threads one gets what the connection has in advance. */
+static bool take_advance(struct connection *c)
+{
+    return __atomic_load_n(&c->in_advance, __ATOMIC_RELAXED) &&
+           __atomic_exchange_n(&c->in_advance, false, __ATOMIC_ACQ_REL);
+}
+
+void share_read_on(struct connection *c)
+{
+    if (take_advance(c))
+        locks_unreserve(&c->db->locks, c->line);
 }
 
 /* RESERVED. If it is not free the connection has waited for it before (share_words()), or has read by then: the one that has it may
@@ -349,6 +377,8 @@ static int reserve(struct connection *c)
     bool is_reserved = false;
     int r = SQLITE_OK;
     c->wrote = true;
+    if (take_advance(c))
+        return SQLITE_OK;
     for (int i = 0; i < 2 && r == SQLITE_OK && !is_reserved; i++) {
         if (locks_try_reserve(l, c->line))
             return SQLITE_OK;
@@ -364,6 +394,7 @@ static int exclude(struct connection *c)
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
     uint64_t wait = waits ? wait_of(c) : 0;
     enum locks_result r;
+    (void)take_advance(c);
     do
         r = locks_exclude(&c->db->locks, c->line, wait);
     while (r == LOCKS_BUSY && waits && goes_on(c, &wait));
@@ -385,6 +416,7 @@ static int lock_words(struct connection *c, int level)
 static void unlock_words(struct connection *c, int level)
 {
     struct locks *l = &c->db->locks;
+    (void)take_advance(c);
     if (level == SQLITE_LOCK_NONE)
         locks_unshare(l, c->line);
     locks_unreserve(l, c->line);
@@ -456,6 +488,10 @@ int share_lock(struct connection *c, int level)
     int r = SQLITE_OK;
     if (level <= c->lock)
         return SQLITE_OK;
+    /* Another database of the same connection of SQLite's, which is this thread's now. */
+    if (last.c && last.c != c && last.opener == c->opener &&
+        last.closed == __atomic_load_n(&closed, __ATOMIC_RELAXED))
+        share_read_on(last.c);
     if (is_lost(c))
         return SQLITE_IOERR_LOCK;
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
@@ -465,6 +501,7 @@ int share_lock(struct connection *c, int level)
     if (r == SQLITE_OK)
         r = db->memory ? lock_words(c, level) : lock_below(c, level);
     last.c = c;
+    last.opener = c->opener;
     last.journal = db->memory ? c->journal : NULL;
     last.wal = db->memory ? c->wal : NULL;
     last.closed = __atomic_load_n(&closed, __ATOMIC_RELAXED);
@@ -511,4 +548,11 @@ struct connection *share_in_memory(const char *name)
 bool share_had_wal(const struct connection *c)
 {
     return is_lost(c) || locks_had_wal(&c->db->locks);
+}
+
+void share_forget_wal(struct connection *c)
+{
+    if (c->db->memory && locks_had_wal(&c->db->locks) && access(c->wal, F_OK) < 0 &&
+        errno == ENOENT)
+        locks_set_wal(&c->db->locks, false);
 }

@@ -40,6 +40,10 @@ int share_look(struct connection *c, int *is_reserved);
  * logged. */
 int share_begin(struct connection *c);
 
+/* To be called when SQLite does something else than to ask for RESERVED after SHARED: reads another page than the first one, or locks
+ * another database. */
+void share_read_on(struct connection *c);
+
 /* xSleep. Returns true if this thread is asking a busy handler: then it waits for the lock meanwhile. */
 bool share_sleep(int microseconds);
 
@@ -49,6 +53,9 @@ struct connection *share_in_memory(const char *name);
 
 /* Whether its write-ahead log may exist. Else neither this nor a rollback journal is on the disk. */
 bool share_had_wal(const struct connection *c);
+
+/* To be called with EXCLUSIVE, at the end of a transaction: forgets a write-ahead log that SQLite has deleted. */
+void share_forget_wal(struct connection *c);
 
 /* To be called when a connection is closed, before it is freed: gives its locks back. */
 void share_end(struct connection *c);

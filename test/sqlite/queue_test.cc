@@ -241,6 +241,34 @@ TEST_F(SqliteQueue, TheDeadLeaveTheQueueAndTheirLocks)
     expect_all_there();
 }
 
+/* A process that waits is stopped, as by a debugger, when its turn comes. It has no lock: the others go on. */
+TEST_F(SqliteQueue, TheStoppedHoldNobodyUp)
+{
+    Peers waiting;
+    waiting.push_back(peer("", "PRAGMA busy_timeout=60000", [=](const Db &db) {
+        if (db.run("UPDATE counter SET n=n+1 WHERE id<2") != SQLITE_OK)
+            tally->fail(db);
+    }));
+    EXPECT_TRUE(waiting[0]->is_ready());
+    {
+        Db holder(path()), writer(path(), "lock_wait_ms=5000");
+        MUST(holder, "BEGIN IMMEDIATE");
+        waiting[0]->go_on();
+        std::this_thread::sleep_for(milliseconds(100)); /* now it is its turn */
+        waiting[0]->stop();
+        MUST(holder, "COMMIT");
+        EXPECT_EQ(writer.run("BEGIN IMMEDIATE; COMMIT"), SQLITE_OK) << writer.error();
+        EXPECT_EQ(writer.run("BEGIN; SELECT * FROM counter;"
+                             "UPDATE counter SET n=n WHERE id=2; COMMIT"),
+                  SQLITE_OK)
+            << writer.error();
+        waiting[0]->resume();
+        stop(waiting);
+    }
+    tally->begun[1] = tally->acknowledged[1] = 1;
+    expect_all_there();
+}
+
 /* ---- readers that want to write ---- */
 
 /* Waits much longer than any test lasts, unless it is SQLITE_BUSY at once. */
@@ -423,24 +451,63 @@ TEST_F(SqliteQueue, ACommitIsBusyUntilTheReaderEnds)
         EXPECT_EQ(seen, "new");
 }
 
+/* ---- other databases ---- */
+
+/* Counts the calls of its busy handler, which gives up some time. */
+class Waiter : public Db
+{
+  public:
+    explicit Waiter(const std::string &path) : Db(path)
+    {
+        sqlite3_busy_handler(
+            handle, [](void *n, int) { return int(++*static_cast<int *>(n) < 1000); }, &calls);
+    }
+    int calls = 0;
+};
+
+/* A statement that writes to another database, and reads one that a connection writes to: it waits for nobody, and keeps nobody
+ * waiting. SQLite would not either. */
+TEST_F(SqliteQueue, AStatementThatWritesElsewhereOnlyReads)
+{
+    const std::string second = folder / "second.db";
+    MUST(Db(second), "CREATE TABLE u(v)");
+    const std::pair<std::string, std::string> cases[] = {
+        {path(), "CREATE TEMP TABLE u(v)"},
+        {path(), "ATTACH 'file:" + second + "?vfs=ato' AS b"},
+        {second, "ATTACH 'file:" + path() + "?vfs=ato' AS b"},
+    };
+    const std::string reads = "INSERT INTO u SELECT b FROM t WHERE a=1";
+    const std::string writes = "UPDATE t SET b='own' WHERE a=3"; /* and may do so again */
+    for (const auto &[main, begin] : cases) {
+        SCOPED_TRACE(begin);
+        Waiter a(main);
+        Db b(path(), "lock_wait_ms=0");
+        MUST(a, begin);
+        MUST(a, writes);
+        MUST(b, "BEGIN IMMEDIATE");
+        MUST(a, "BEGIN; " + reads);
+        EXPECT_EQ(a.calls, 0);
+        MUST(b, "ROLLBACK");
+        MUST(a, "COMMIT; " + writes);
+        MUST(a, "BEGIN; " + reads);
+        EXPECT_EQ(b.run("BEGIN IMMEDIATE"), SQLITE_OK) << b.error();
+        MUST(a, "COMMIT");
+    }
+}
+
 /* ---- a write-ahead log ---- */
 
 /* In WAL mode each connection has SHARED while it is open, and asks for EXCLUSIVE when it is closed: it is the last one if it gets
  * that. SQLite calls no busy handler there. */
 TEST_F(SqliteQueue, OfTwoConnectionsInWalModeOneClosesAtOnce)
 {
-    Db first(path()), second(path());
-    int calls = 0;
-    for (const Db *db : {&first, &second}) {
-        sqlite3_busy_handler(
-            db->handle, [](void *n, int) { return int(++*static_cast<int *>(n) < 1000); }, &calls);
+    Waiter first(path()), second(path());
+    for (const Db *db : {&first, &second})
         MUST(*db, "PRAGMA journal_mode=WAL; UPDATE t SET b=b||'+' WHERE a=1");
-    }
     EXPECT_EQ(first.close(), SQLITE_OK);
-    EXPECT_EQ(calls, 0);
     EXPECT_EQ(second.text("SELECT b FROM t WHERE a=1"), "one++");
     EXPECT_EQ(second.close(), SQLITE_OK);
-    EXPECT_EQ(calls, 0);
+    EXPECT_EQ(first.calls + second.calls, 0);
 }
 
 } // namespace sql

@@ -73,6 +73,14 @@ class Peer
         pid_ = 0;
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
+    void stop()
+    {
+        kill(pid_, SIGSTOP);
+    }
+    void resume()
+    {
+        kill(pid_, SIGCONT);
+    }
     void die()
     {
         kill(pid_, SIGKILL);
