@@ -87,6 +87,19 @@ bool AtoFile::has_reflection() const
     return !std::filesystem::is_empty(folder_ + "/.ato", none) && !none;
 }
 
+uint64_t AtoFile::reflection_bytes() const
+{
+    uint64_t blocks = 0;
+    std::error_code none;
+    for (const auto &entry : std::filesystem::directory_iterator(folder_ + "/.ato", none)) {
+        struct stat st;
+        if (::stat(entry.path().c_str(), &st) != 0)
+            fail("cannot look at %s: %s", entry.path().c_str(), std::strerror(errno));
+        blocks += static_cast<uint64_t>(st.st_blocks);
+    }
+    return blocks * 512;
+}
+
 namespace
 {
 

@@ -30,6 +30,7 @@ class AtoFile
     void unmap(int mode, unsigned threads = 0);
     struct ato_status stat() const;
     bool has_reflection() const;
+    uint64_t reflection_bytes() const; /* storage of the reflection and its manifest */
 
     char *at(uint64_t offset) const
     {

@@ -16,8 +16,10 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace bench
@@ -315,6 +317,10 @@ std::vector<char *> take_settings(int argc, char **argv)
             settings.batch = number(value);
         else if (take_value(argv[i], "--dir=", &value))
             settings.dir = value;
+        else if (take_value(argv[i], "--plot=", &value))
+            settings.plot = value;
+        else if (std::strcmp(argv[i], "--plot") == 0 && i + 1 < argc)
+            settings.plot = argv[++i];
         else
             rest.push_back(argv[i]);
     }
@@ -346,6 +352,42 @@ void add_context()
     benchmark::AddCustomContext("batch", std::to_string(settings.batch));
 }
 
+/* ---- the picture ---- */
+
+/* The file that Google Benchmark writes the JSON to; the picture is drawn from it. */
+std::string take_json_file(std::vector<char *> *args)
+{
+    static std::string flag;
+    const char *file;
+    for (char *arg : *args)
+        if (take_value(arg, "--benchmark_out=", &file))
+            return file;
+    flag = "--benchmark_out=" + folder() + "/plot.json";
+    args->push_back(flag.data());
+    return flag.substr(flag.find('=') + 1);
+}
+
+/* Before anything is measured. */
+void check_plot(const Program &program)
+{
+    if (!program.plot_script)
+        fail("this benchmark draws no picture: it has no --plot");
+    if (!std::ofstream(settings.plot, std::ios::app))
+        fail("cannot write %s: %s", settings.plot.c_str(), std::strerror(errno));
+}
+
+void draw(const char *script, const std::string &json)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("python3", "python3", script, json.c_str(), settings.plot.c_str(), nullptr);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
+        fail("python3 %s did not draw %s", script, settings.plot.c_str());
+}
+
 bool space_is_enough(uint64_t needed)
 {
     if (free_bytes() >= needed)
@@ -363,11 +405,16 @@ int run(int argc, char **argv, const Program &program)
     settings = program.defaults;
     std::vector<char *> args = take_settings(argc, argv);
     bool own_table = !format_is_chosen(args);
+    folder(settings.dir.c_str());
+    std::string json;
+    if (!settings.plot.empty()) {
+        check_plot(program);
+        json = take_json_file(&args);
+    }
     int count = static_cast<int>(args.size());
     benchmark::Initialize(&count, args.data());
     if (benchmark::ReportUnrecognizedArguments(count, args.data()))
         return 1;
-    folder(settings.dir.c_str());
     if (!space_is_enough(program.space()))
         return 77;
     std::vector<Case> cases = program.cases();
@@ -380,6 +427,8 @@ int run(int argc, char **argv, const Program &program)
     program.finish();
     if (rows == 0)
         fail("no row has such a name: they are CASE/SIDE/iterations:N/manual_time");
+    if (!settings.plot.empty())
+        draw(program.plot_script, json);
     if (std::fflush(stdout) != 0)
         fail("cannot print the results: %s", std::strerror(errno));
     return 0;

@@ -17,6 +17,7 @@
  *   --ops=N        operations of a repetition, for each side
  *   --batch=N      of those, how many in a round
  *   --dir=FOLDER   where the files lie (/dev/shm)
+ *   --plot=FILE    draws a picture of the result, an SVG; only programs with a script for it
  *
  * A row's name, for the filter, is CASE/SIDE/iterations:N/manual_time. Exits 0; 1 when a content or a
  * count is wrong, or nothing was run; 77 when there is no space for the files; 128 and the number of
@@ -37,7 +38,7 @@ namespace bench
 
 struct Settings {
     uint64_t file_mib, ops, batch;
-    std::string dir = "/dev/shm";
+    std::string dir = "/dev/shm", plot = "";
 
     uint64_t file_bytes() const
     {
@@ -81,6 +82,7 @@ struct Program {
     std::function<std::vector<Case>()> cases; /* asked when the settings are known */
     std::function<void()> finish = [] {};     /* after the last repetition: checks contents */
     std::function<void(const Rows &)> summary = [](const Rows &) {}; /* printed below the table */
+    const char *plot_script = nullptr;                               /* of Python: JSON to SVG */
 };
 
 /* main() of a program. Starts itself again with PMEM_IS_PMEM_FORCE=1, which libpmem reads when it is
