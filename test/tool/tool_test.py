@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Are the reports of `ato` right for files in each state, and does it change nothing? (`ato check`:
 check_test.py, `ato deploy`: deploy_test.py.)"""
+import glob
 import os
+import shutil
+import signal
 import subprocess
+import time
 
 import lab
 from lab import ATO, NOBODY, SIZE, STATES, Lab
@@ -167,7 +171,7 @@ class Usage(Lab):
     def test_a_wrong_use_is_64_and_says_how(self):
         for words in ([], ['nothing'], ['--nothing'], ['info'], ['info', '--nothing', 'x'],
                       ['info', '-q', 'x'], ['check'], ['check', '--json=3', 'x'],
-                      ['doctor', 'x', 'y'], ['deploy'], ['deploy', '--prefer=both', 'x'],
+                      ['doctor', 'x', 'y'], ['bench', 'x', 'y'], ['deploy'], ['deploy', '--prefer=both', 'x'],
                       ['info', '--prefer=file', 'x'], ['help', 'nothing']):
             with self.subTest(words):
                 self.assertIn('usage: ato', self.err(*words, status=64))
@@ -321,6 +325,75 @@ class Doctor(Lab):
         for path in self.make(), self.dir + '/none':
             self.assertIn('cannot look at it', self.err('doctor', path, status=2))
             self.assertIsNotNone(self.json('doctor', path, status=2)['error'])
+
+
+class Bench(Lab):
+    media = False
+
+    def setUp(self):
+        if shutil.disk_usage(self.below).free < 200 << 20:
+            self.skipTest('needs 200 MiB of /dev/shm')
+        super().setUp()
+
+    def test_measures_each_operation_in_each_domain_and_removes_its_files(self):
+        names = None
+        for domain in 'process', 'pmem', 'eadr', 'msync':
+            found = self.json('bench', '--time', '1', self.dir, ATO_DURABILITY=domain)
+            self.assertEqual((found['folder'], found['error']), (self.dir, None))
+            self.assertEqual((found['file_system'], found['domain']), ('tmpfs', domain))
+            self.assertIn(found['copy_kernel'], ('avx512', 'avx2', 'sse2'))
+            self.assertGreaterEqual(found['batches'], 1)
+            for operation in found['operations']:
+                for key in 'floor_ns', 'libato_ns', 'ratio':
+                    self.assertGreater(operation.pop(key), 0, key)
+                self.assertEqual(list(operation), ['operation'])
+            names = [operation['operation'] for operation in found['operations']]
+            self.assertEqual((len(names), len(set(names))), (7, 7))
+            self.assertEqual(os.listdir(self.dir), [])
+        text = self.out('bench', '--time', '1', self.dir, ATO_DURABILITY='pmem')
+        self.assertIn("tmpfs, domain 'pmem'", text)
+        for name in names:
+            self.assertRegex(text, rf'(?m)^{name} +[0-9]+ [num]s +[0-9]+ [num]s +[0-9.]+$')
+
+    def test_keeps_nothing_in_another_reflection_folder(self):
+        os.mkdir(self.dir + '/files')
+        os.mkdir(self.dir + '/reflections')
+        self.out('bench', '--time', '1', self.dir + '/files', ATO_REFLECTION_DIR=self.dir + '/reflections')
+        self.assertEqual([os.listdir(self.dir + name) for name in ('/files', '/reflections')], [[], []])
+
+    def test_a_signal_ends_it_when_its_files_are_removed(self):
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            with subprocess.Popen([lab.TOOL, 'bench', '--json', self.dir], env=self.env,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+                manifests = []
+                while not manifests and bench.poll() is None:
+                    time.sleep(0.01)
+                    manifests = glob.glob(self.dir + '/.ato-bench-*/.ato/*.manifest')
+                ids = [self.peek(path, 32, 16).hex() for path in manifests]
+                bench.send_signal(number)
+                self.assertEqual(bench.communicate(), (b'', b''))
+                self.assertEqual(bench.returncode, -number)
+            self.assertEqual(os.listdir(self.dir), [])
+            self.assertEqual([glob.glob(f'/dev/shm/ato-{one}*') for one in ids], [[]] * len(ids))
+            self.assertGreater(len(ids), 0)
+
+    def test_refuses_to_run_without_space_and_makes_nothing(self):
+        script = 'mount -t tmpfs -o size=100m none "$1" && ls -A "$1" && "$2" bench "$1"; status=$?; ls -A "$1"; exit $status'
+        done = subprocess.run(['unshare', '-m', 'sh', '-c', script, 'sh', self.dir, lab.TOOL], env=self.env,
+                              capture_output=True, check=False)
+        if b'unshare failed' in done.stderr or b'mount:' in done.stderr:
+            self.skipTest('needs root, to mount a small file system')
+        self.assertEqual((done.returncode, done.stdout), (1, b''), done)
+        self.assertRegex(done.stderr, rb'\(100\.0 MiB\) are free there, the files take .*\(192\.0 MiB\)')
+
+    def test_names_that_are_not_folders_and_folders_without_permission_are_reported(self):
+        for path in self.make(), self.dir + '/none':
+            self.assertIn(path + ': cannot look at it', self.err('bench', path, status=2))
+            self.assertIsNotNone(self.json('bench', path, status=2)['error'])
+        self.assertIn('cannot be mapped', self.err('bench', '/proc', status=1))
+        self.assertIn('cannot be mapped', self.json('bench', '/proc', status=1)['error'])
+        self.assertIn('number', self.err('bench', '--time', '0', self.dir, status=64))
+        self.assertIn('has no option --time', self.err('info', '--time', '1', self.file, status=64))
 
 
 if __name__ == '__main__':

@@ -98,6 +98,12 @@ void json_number(struct json *j, const char *key, uint64_t value)
     fprintf(j->out, "%" PRIu64, value);
 }
 
+void json_decimal(struct json *j, const char *key, double value)
+{
+    begin(j, key);
+    fprintf(j->out, "%.3f", value);
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
     begin(j, key);

@@ -34,6 +34,7 @@ void json_end(struct json *j);
 
 void json_string(struct json *j, const char *key, const char *value); /* NULL: null */
 void json_number(struct json *j, const char *key, uint64_t value);
+void json_decimal(struct json *j, const char *key, double value); /* with three decimals */
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
 

@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {
-    &info_command, &deploy_command, &check_command, &doctor_command, &top_command, &sqlite_command,
-    NULL};
+    &info_command, &deploy_command, &check_command,  &doctor_command,
+    &top_command,  &bench_command,  &sqlite_command, NULL};
 
 static void say_usage(FILE *out)
 {
@@ -23,8 +23,8 @@ static void say_usage(FILE *out)
 static void help(void)
 {
     say_usage(stdout);
-    fputs("\nInspects and repairs files that are mapped through libato; starts programs whose "
-          "SQLite uses it.\n\nCommands:\n",
+    fputs("\nInspects and repairs files that are mapped through libato; measures it; starts "
+          "programs whose SQLite uses it.\n\nCommands:\n",
           stdout);
     for (int i = 0; commands[i]; i++)
         printf("  %-8s%-16s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
@@ -42,10 +42,11 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]..." : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
-            c->is_repeated ? " [--every MS] [--count N]" : "", c->operands);
+            c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
+            c->operands);
 }
 
 static void help_of(const struct tool_command *c)
@@ -90,14 +91,15 @@ static _Noreturn void has_no(const struct tool_command *c, const char *option)
 }
 
 /* Reads a positive number. */
-static uint64_t take_number(const struct tool_command *c, const char *option, const char *text)
+static uint64_t take_number(const struct tool_command *c, bool has, const char *option,
+                            const char *text)
 {
     char *end;
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
-    if (c->is_repeated && !errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
+    if (has && !errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
         return n;
-    if (!c->is_repeated)
+    if (!has)
         has_no(c, option);
     fprintf(stderr, "ato %s: --%s=%s is not a number from 1 to 1000000000\n", c->name, option,
             text);
@@ -127,12 +129,16 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, PREFER, PATH };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
-        {"count", required_argument, NULL, COUNT}, {"prefer", required_argument, NULL, PREFER},
-        {"path", required_argument, NULL, PATH},   {NULL, 0, NULL, 0}};
+    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH };
+    static const struct option options[] = {{"json", no_argument, NULL, JSON},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"every", required_argument, NULL, EVERY},
+                                            {"count", required_argument, NULL, COUNT},
+                                            {"prefer", required_argument, NULL, PREFER},
+                                            {"path", required_argument, NULL, PATH},
+                                            {"time", required_argument, NULL, TIME},
+                                            {NULL, 0, NULL, 0}};
     static struct tool_request request;
     int option, paths = 0;
     request.paths = calloc((size_t)argc, sizeof(char *));
@@ -152,10 +158,13 @@ static int run(const struct tool_command *c, int argc, char **argv)
             request.paths[paths++] = optarg;
             break;
         case EVERY:
-            request.interval_ms = take_number(c, "every", optarg);
+            request.interval_ms = take_number(c, c->is_repeated, "every", optarg);
             break;
         case COUNT:
-            request.rounds = take_number(c, "count", optarg);
+            request.rounds = take_number(c, c->is_repeated, "count", optarg);
+            break;
+        case TIME:
+            request.time_ms = take_number(c, c->is_timed, "time", optarg);
             break;
         case PREFER:
             request.prefer = take_side(c, optarg);
