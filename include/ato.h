@@ -309,6 +309,16 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags);
  */
 int ato_deploy(const void *addr, size_t n);
 
+/*
+ * Give back the space of the reflection that the pages which [addr, addr+n) touches do not need: of each page whose bytes are
+ * all valid in the file itself. A page with bytes in the reflection keeps its space: call ato_deploy() first. So does a
+ * page that others use at this moment. The content of the file does not change, before, after or by a crash, and a later
+ * write takes space again. Waits for nobody.
+ * Errors: EACCES (the mapping has a read-only descriptor), EINVAL, EFAULT, ENOSPC (in /dev/shm, for page states), EIO,
+ * EOPNOTSUPP (the file system cannot punch holes): what could be given back was. Since 0.1.
+ */
+int ato_reclaim(void *addr, size_t n);
+
 /* Writes are durable already: checks its arguments as msync(2) does, and that the file is in
  * order (EIO). ENOMEM: not within a mapping.
  * With ATO_EPOCHS: commits all writes through the mapping since the last call (whatever the range and

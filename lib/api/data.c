@@ -5,6 +5,7 @@
  */
 #include "lib/api/write.h"
 #include "lib/commit/deploy.h"
+#include "lib/commit/reclaim.h"
 #include "lib/file/calls.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
@@ -244,22 +245,40 @@ void *ato_memset(void *dst, int c, size_t n)
     return dst;
 }
 
+/* Finds the range of a call that moves bytes or space between the two files; n > 0. Returns 0; -1 with EINVAL, EFAULT, EACCES. */
+static int find_own(struct range *s, const void *addr, size_t n, const char *what)
+{
+    if (range_find(s, addr, n) < 0)
+        return -1;
+    if (!s->m)
+        return range_none(addr, addr);
+    if (s->m->reader)
+        return report_error(
+            EACCES, "the mapping at %p has a read-only descriptor, through which nothing can be %s",
+            addr, what);
+    return 0;
+}
+
 int ato_deploy(const void *addr, size_t n)
 {
     struct range s;
     if (n == 0)
         return range_empty(addr, addr);
-    if (range_find(&s, addr, n) < 0)
+    if (find_own(&s, addr, n, "deployed") < 0)
         return -1;
-    if (!s.m)
-        return range_none(addr, addr);
     CALL_ON(call, s.m);
-    if (s.m->reader)
-        return report_error(
-            EACCES,
-            "the mapping at %p has a read-only descriptor, through which nothing can be deployed",
-            addr);
     return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+}
+
+int ato_reclaim(void *addr, size_t n)
+{
+    struct range s;
+    if (n == 0)
+        return range_empty(addr, addr);
+    if (find_own(&s, addr, n, "given back") < 0)
+        return -1;
+    CALL_ON(call, s.m);
+    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
 /* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up

@@ -76,7 +76,7 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
             continue;
         while (end < n && !words[end])
             end++;
-        space_give_back(f, first + i, end - i);
+        (void)space_give_back(f, first + i, end - i); /* on failure the space is kept */
     }
     return 0;
 }

@@ -141,7 +141,8 @@ struct shared_header {
     uint64_t first;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */
-    uint32_t pad;
+    /* Space of the reflection was given back, and pages beside it may have lost theirs (space_is_joint()). */
+    uint32_t punched;
     /* Words on the media are durable as they are visible, except those of held pages. */
     uint32_t settled;
     uint32_t written; /* the original was stored to */
@@ -155,7 +156,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 12
+#define SHARED_VERSION 13
 
 /* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
 #define SHARED_BATCH       4096u

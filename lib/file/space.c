@@ -141,7 +141,10 @@ int space_look_r(struct file *f, uint64_t page)
 
 int space_make_meta(struct file *f, uint64_t chunk)
 {
-    if (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE)
+    /* The caller's reservation orders this load: a punch that costs this meta page its space is made by a thread that
+     * holds all pages of the chunk. */
+    if ((__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE) &&
+        !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
         return 0;
     /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
     if (allocate(f, f->r, layout_meta_page(chunk), 2 * PAGE_BYTES,
@@ -190,19 +193,32 @@ int space_make(struct file *f, uint64_t page, uint8_t need)
     return space_run_end(&r);
 }
 
-void space_give_back(struct file *f, uint64_t page, uint64_t n)
+void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end)
 {
-    const uint64_t chunk = page / CHUNK_PAGES, all = layout_pages(f->max_size) / CHUNK_PAGES + 1;
-    uint64_t near = chunk ? chunk - 1 : 0, beside = near * CHUNK_PAGES;
-    /* I2: as a store to invalid homes. If it fails, the space is kept, which is harmless. */
-    (void)fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
-                      (off_t)(n * PAGE_BYTES));
-    /* In a page cache, pages beside them may have lost their space too, at most as far as the largest folio, which is no
-     * longer than a chunk (domain_make_storable()). */
-    for (; near < all && near <= chunk + 1; near++)
-        __atomic_and_fetch(&f->chunks[near], (uint16_t)~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-    for (struct page_state *s; (s = shared_next_state(&f->shared, &beside, near * CHUNK_PAGES));)
+    const uint64_t chunk = page / CHUNK_PAGES;
+    *first = page;
+    *end = page + n;
+    if (!space_is_joint(f))
+        return;
+    *first = (chunk ? chunk - 1 : 0) * CHUNK_PAGES;
+    *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
+}
+
+int space_give_back(struct file *f, uint64_t page, uint64_t n)
+{
+    uint64_t near, end;
+    space_near(f, page, n, &near, &end);
+    /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
+     * into a hole. */
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));)
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    if (space_is_joint(f))
+        __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);
+    /* I2: as a store to invalid homes. */
+    if (fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
+                    (off_t)(n * PAGE_BYTES)) == 0)
+        return 0;
+    return report_errno(errno, "cannot give space of the reflection of %s back", f->pairing.path);
 }
 
 void space_forget(struct file *f, uint64_t page, uint64_t end)

@@ -10,6 +10,7 @@
 #define ATO_LIB_FILE_SPACE_H
 
 #include "lib/file/file.h"
+#include "reflection/media/domain.h"
 
 /* First touch of a page: makes O readable. Returns what is known of its space (PAGE_ flags); -1 with ENOSPC, ESTALE (another
  * program truncated the file) or EIO. */
@@ -43,10 +44,28 @@ struct space_run {
 int space_run_add(struct space_run *r, uint64_t page, uint8_t need);
 int space_run_end(struct space_run *r);
 
-/* Gives the space of n pages of one chunk in the reflection back, as far as the file system can. All of them are
- * deployed, durably, and no other process has the file mapped, or is about to map it (plain.c). Neither these pages
- * nor those beside them count as having space any more. */
-void space_give_back(struct file *f, uint64_t page, uint64_t n);
+/* Returns true if the reflection is in a page cache in which a hole may cost the pages beside it their space too, at most as far as
+ * the largest folio, which is no longer than a chunk (domain_make_storable()). */
+static inline bool space_is_joint(const struct file *f)
+{
+    return domain_is_cached(f->persist.domain) && !f->r_holes_fault;
+}
+
+/* Sets [*first, *end) to the pages that may lose their space in the reflection if n pages of one chunk give it back. */
+void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end);
+
+/*
+ * Gives the space of the RefPages of n pages of one chunk back. Their words are 0, durably (W5). None of the pages that
+ * may lose their space, these and others (space_near()), counts as having space any more. The caller holds all of them; or no
+ * other thread or process uses the file, or is about to map it (plain.c). Returns 0; -1 with errno: the space may be kept, which
+ * is harmless.
+ *
+ * Others may copy from these RefPages without a lock, as an older bitmap says. They see that it is an older one, and
+ * copy again. Where reading a hole may be SIGBUS, that copy takes space again; if the file system is full by then, it
+ * is SIGBUS. Between the reader's look at the bitmap and its copy the page must have been deployed, its space given back, and all
+ * space taken by others.
+ */
+int space_give_back(struct file *f, uint64_t page, uint64_t n);
 
 /* Before a growth to page `end`: pages [page, end), which are behind all that the file had since it was mapped, go back to 'not
  * loaded'. An earlier growth that came to nothing may have loaded them and given them space, and cut that off when it ended.

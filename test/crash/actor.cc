@@ -229,6 +229,11 @@ void Actor::deploy(Mapping *m, uint64_t at, uint64_t n)
     must(ato_deploy(m->base + at, n) == 0, "ato_deploy");
 }
 
+void Actor::reclaim(Mapping *m, uint64_t at, uint64_t n)
+{
+    must(ato_reclaim(m->base + at, n) == 0, "ato_reclaim");
+}
+
 void Actor::resize(Mapping *m, uint64_t to)
 {
     uint64_t before = hash_of(contents);

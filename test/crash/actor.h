@@ -51,6 +51,7 @@ class Actor
     void fill(Mapping *m, uint64_t at, uint64_t n);
     void copy(Mapping *to, uint64_t at, Mapping *from, uint64_t from_at, uint64_t n);
     void deploy(Mapping *m, uint64_t at, uint64_t n);
+    void reclaim(Mapping *m, uint64_t at, uint64_t n);
     void resize(Mapping *m, uint64_t to);
     void guard(Mapping *m, uint64_t at, uint64_t n); // guards the current bytes, and stores others
                                                      // there

@@ -155,6 +155,20 @@ void deploy(Actor &a)
     a.deploy(the(a), 0, the(a)->bytes);
 }
 
+// What is not deployed stays; what is written after it takes space again.
+void reclaim(Actor &a)
+{
+    uint64_t page = a_page(a);
+    a.write(the(a), page + 100, 300);
+    a.deploy(the(a), page, PAGE);
+    a.reclaim(the(a), 0, the(a)->bytes);
+    a.write(the(a), page + 130, 200);
+    a.reclaim(the(a), page, PAGE);
+    a.deploy(the(a), 0, the(a)->bytes);
+    a.reclaim(the(a), 0, the(a)->bytes);
+    a.write(the(a), page + 130, 200);
+}
+
 void before_lazy(Actor &a)
 {
     mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
@@ -319,6 +333,7 @@ const std::vector<Case> &call_cases()
         {"writes to two files", ALL, {SIZE, SIZE}, before_two, two_files},
         {"eager write", ALL, {SIZE}, before_plain, write_eager},
         {"deploy", ALL, {SIZE}, before_plain, deploy},
+        {"reclaim", ALL, {SIZE}, before_plain, reclaim},
         {"eager policy", ALL, {SIZE}, before_eager, write_eager},
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
         {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},

@@ -46,6 +46,11 @@ struct Seams {
         return recorder->files.inode_of_open(fd);
     }
 
+    static bool is_original(int inode)
+    {
+        return inode > 0 && static_cast<size_t>(inode) <= recorder->files.originals().size();
+    }
+
     static int add(ino_t number)
     {
         return recorder->files.add(number);
@@ -122,9 +127,13 @@ struct Seams {
         }
     }
 
+    inline static Kind last_kind = Kind::Store; // all files of a world have one domain
+
     static Kind kind_of(const struct persist *p)
     {
-        return p->domain == PERSIST_PMEM || p->domain == PERSIST_EADR ? Kind::Stream : Kind::Store;
+        last_kind =
+            p->domain == PERSIST_PMEM || p->domain == PERSIST_EADR ? Kind::Stream : Kind::Store;
+        return last_kind;
     }
 
     static void range(Event &e, const void *address, size_t n)

@@ -126,6 +126,17 @@ int f_ftruncate(int fd, off_t size)
     return r;
 }
 
+// Zeros that are stored as slices are: each line may reach the media by itself, and at any time before the next fence or sync. Of
+// an original only what is behind its end is punched.
+void punched(int inode, off_t offset, off_t n)
+{
+    if (!Seams::trace() || Seams::is_original(inode))
+        return;
+    Event &e = Seams::emit(Seams::last_kind);
+    for (off_t at = offset; at < offset + n; at += 8)
+        e.chunks.push_back({inode, static_cast<uint64_t>(at), 0});
+}
+
 int f_fallocate(int fd, int mode, off_t offset, off_t n)
 {
     struct stat st;
@@ -138,8 +149,12 @@ int f_fallocate(int fd, int mode, off_t offset, off_t n)
     if (is_memory)
         return fsops_real.fallocate(fd, mode, offset, n);
     check(fstat(fd, &st) == 0, "fstat");
-    if (mode != 0 || st.st_size >= offset + n)
-        return fsops_real.fallocate(fd, mode, offset, n);
+    if (mode != 0 || st.st_size >= offset + n) {
+        int r = fsops_real.fallocate(fd, mode, offset, n);
+        if (r == 0 && (mode & FALLOC_FL_PUNCH_HOLE))
+            punched(Seams::inode_of(fd), offset, n);
+        return r;
+    }
     // New space reads as zeros, as a hole does; only the size is visible.
     int r = fsops_real.ftruncate(fd, offset + n);
     if (r == 0)

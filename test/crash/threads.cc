@@ -315,6 +315,7 @@ class Runner
             break;
         case Step::Deploy:
             actor.deploy(m, s.at, s.n);
+            actor.reclaim(m, s.at, s.n);
             break;
         case Step::Remap:
             actor.unmap(m, ATO_UNMAP_FAST);

@@ -153,6 +153,17 @@ static bool read_right(World &w)
     return w.got == w.after;
 }
 
+static bool reclaim(World &w)
+{
+    return ato_reclaim(w.base, w.after.size()) == 0;
+}
+
+// Half of the pages with slices in R are deployed.
+static bool map_to_reclaim(World &w)
+{
+    return w.map() && ato_deploy(w.base, 4 * 4096) == 0;
+}
+
 static bool deploy(World &w)
 {
     return ato_deploy(w.base, w.after.size()) == 0;
@@ -371,6 +382,7 @@ std::vector<Scene> scenes_of_moves()
         {"ReadOfAHole", MOVES, BYTES, TWO, sparse, map, read_all, read_right},
         {"Deploy", MOVES, BYTES, EVERY, stored_to, map, deploy, is_plain},
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
+        {"Reclaim", MOVES, BYTES, EVERY, stored_to, map_to_reclaim, reclaim, {}},
         {"Growth", MOVES, BYTES, EVERY, {}, map_to_grow, grow, is_longer},
         {"GrowthOfAHole", MOVES, BYTES, TWO, sparse, map_to_grow, grow, is_longer},
         {"Shrink", MOVES, BYTES, EVERY, {}, map_to_shrink, shrink, is_shorter},

@@ -313,6 +313,8 @@ void deploy(Life &l)
     const Range r = range_of(static_cast<unsigned>(l.random.below(l.plan.actors())), LONG);
     if (ato_deploy(l.at(r), r.n) < 0)
         fail(l, "cannot deploy");
+    if (l.random.below(2) && ato_reclaim(l.at(r), r.n) < 0)
+        fail(l, "cannot reclaim");
 }
 
 /* ---- whole lives ---- */

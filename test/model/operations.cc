@@ -372,6 +372,13 @@ void Steps::deploy()
     went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
 }
 
+/* Skips the pages of transactions. */
+void Steps::reclaim()
+{
+    Range r = any_range();
+    went(ato_reclaim(address(map_for(r, false), r), r.n) == 0, 0);
+}
+
 /* Not while a transaction uses the mapping. */
 void Steps::map_part_again()
 {

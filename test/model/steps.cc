@@ -291,6 +291,7 @@ void Steps::step()
         {7, "read", &Steps::read_plainly},
         {5, "copy", &Steps::copy_plainly},
         {3, "deploy", &Steps::deploy},
+        {2, "reclaim", &Steps::reclaim},
         {2, "map again", &Steps::map_part_again},
         {2, "another policy", &Steps::change_policy},
     };

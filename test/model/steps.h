@@ -125,6 +125,7 @@ class Steps
     void read_plainly();
     void copy_plainly();
     void deploy();
+    void reclaim();
     void map_part_again();
     void change_policy();
     void compare_all();

@@ -283,6 +283,13 @@ void World::copy_across()
     expect_read(to);
 }
 
+void World::reclaim()
+{
+    Place p = place(length(files[random.below(2)]));
+    ASSERT_EQ(ato_reclaim(p.address(), p.n), 0) << ato_errormsg();
+    expect_read(p);
+}
+
 void World::deploy()
 {
     Place p = place(length(files[random.below(2)]));
@@ -389,15 +396,11 @@ void World::step()
         const char *name;
         void (World::*run)();
     } operations[] = {
-        {30, "copy in", &World::copy_in},
-        {25, "copy out", &World::copy_out},
-        {8, "memset", &World::fill},
-        {20, "copy across", &World::copy_across},
-        {8, "deploy", &World::deploy},
-        {3, "msync", &World::sync},
-        {3, "map again", &World::map_again},
-        {2, "grow", &World::grow},
-        {1, "make plain", &World::start_plain},
+        {30, "copy in", &World::copy_in}, {25, "copy out", &World::copy_out},
+        {8, "memset", &World::fill},      {20, "copy across", &World::copy_across},
+        {8, "deploy", &World::deploy},    {3, "reclaim", &World::reclaim},
+        {3, "msync", &World::sync},       {3, "map again", &World::map_again},
+        {2, "grow", &World::grow},        {1, "make plain", &World::start_plain},
     };
     const auto &op = random.weighted(operations);
     doing = "step " + std::to_string(++steps) + ": " + op.name;

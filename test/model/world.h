@@ -3,7 +3,7 @@
  * The model: two files, mapped once as a whole and once in part each, beside two byte arrays with their
  * content. Each step does one random operation on both sides and compares.
  *
- * Operations: copies in, out and between all mappings (overlapping ones too), memset, deploy, msync, each
+ * Operations: copies in, out and between all mappings (overlapping ones too), memset, deploy, reclaim, msync, each
  * with every flag; growing; unmapping fast and spatial, and mapping again in any order.
  *
  * Compares plain loads where the library defines their result: after ato_deploy(), after an eager write,
@@ -97,6 +97,7 @@ class World
     void fill();
     void copy_across();
     void deploy();
+    void reclaim();
     void sync();
     void grow();
     void map_again();

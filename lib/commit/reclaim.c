@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reservation of each page is held from before its bitmap is looked at until its RefPage is punched. So no slice of it becomes
+ * valid meanwhile, and the next writer sees that it has to allocate space before it stores (P3).
+ *
+ * persist-order W5 (writers: W2 in commit.h and commit.c, R4 in page.c): a word is durable before the RefPage that it does not
+ * need is punched: the previous holder made it so before it released the page, or load_page() does. The punch is over when
+ * the call returns, and the file system keeps its order with what follows: so a power cut cannot punch what a later writer has
+ * allocated, and stored to before its word (W1). I1.
+ *
+ * Readers take no reservation. One that has noted a bitmap before the page was deployed may copy zeros; but the deploy
+ * has moved the version, so the reader copies again (read.c, point 2).
+ *
+ * A kill at any moment leaves pages of a dead process, which others free as they are: first the bit goes that says that the
+ * RefPage has space, then the space.
+ */
+#include "lib/commit/reclaim.h"
+
+#include "lib/file/page.h"
+#include "lib/file/space.h"
+#include "lib/page/load.h"
+#include "lib/page/reservation.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* Returns 1 if the held page has an unused RefPage; 0 if not; -1 with errno. */
+static int is_unused(struct file *f, uint64_t page, struct page_state *s)
+{
+    if (file_check(f) < 0) /* I2: a flip in doubt may have made R valid */
+        return -1;
+    /* Also while a shrink is under way, which waits for this page. */
+    if (reservation_within(f, page * PAGE_BYTES + 1) != 0)
+        return 0;
+    return load_page(f, page, s) < 0 ? -1 : !s->bitmap;
+}
+
+/* Reserves the page if it is free. Returns its state, or NULL; *r is -1 if that is an error. */
+static struct page_state *try_hold(struct file *f, uint64_t page, int *r)
+{
+    struct page_state *s = shared_state(&f->shared, page);
+    if (!s)
+        *r = -1;
+    return s && page_try_reserve(f, s) ? s : NULL;
+}
+
+static void release(struct file *f, uint64_t page, uint64_t end)
+{
+    for (; page < end; page++)
+        page_release(shared_peek(&f->shared, page));
+}
+
+/* Of n pages of one chunk, gives back the unused RefPages, in runs. `words` are theirs, perhaps of a moment ago; those that are not 0
+ * are skipped. `held`: the caller holds all pages. Returns 0; -1 with errno. */
+static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t *words, bool held)
+{
+    int result = 0;
+    for (uint64_t i = 0, end; i < n; i = end + 1) {
+        for (end = i; end < n && !words[end]; end++) {
+            const uint64_t page = first + end;
+            struct page_state *s =
+                held ? shared_peek(&f->shared, page) : try_hold(f, page, &result);
+            const int unused = s ? is_unused(f, page, s) : 0;
+            if (unused < 0)
+                result = -1;
+            if (unused > 0)
+                continue;
+            if (s && !held)
+                page_release(s);
+            break;
+        }
+        if (end > i && space_give_back(f, first + i, end - i) < 0)
+            result = -1;
+        if (!held)
+            release(f, first + i, first + end);
+    }
+    return result;
+}
+
+/* The same while all pages are held whose space a punch may cost (space_near()), and the size. */
+static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
+{
+    struct page_state *sizing = &f->shared.header->sizing;
+    uint64_t page, end;
+    int r = 0;
+    if (!page_try_reserve(f, sizing))
+        return 0;
+    space_near(f, first, n, &page, &end);
+    const uint64_t from = page;
+    end = lesser(end, layout_pages(file_size(f)));
+    while (page < end && try_hold(f, page, &r))
+        page++;
+    if (page == end)
+        r = give_back(f, first, n, words, true);
+    release(f, from, page);
+    page_release(sizing);
+    return r;
+}
+
+/* Moves *page to the next one with space in the reflection, and sets *end to the first one behind it without, or of another
+ * chunk. (Space that was never stored to counts as none.) Returns 1; 0: there is none; -1 with errno. */
+static int next_space(const struct file *f, uint64_t *page, uint64_t *end)
+{
+    const int fd = f->pairing.reflection;
+    for (;;) {
+        const off_t data = lseek(fd, (off_t)layout_reflected(*page * PAGE_BYTES), SEEK_DATA);
+        const off_t hole = data < 0 ? data : lseek(fd, data, SEEK_HOLE);
+        if (hole < 0)
+            return errno == ENXIO ? 0
+                                  : report_errno(errno,
+                                                 "cannot find out which parts of the reflection of "
+                                                 "%s have space",
+                                                 f->pairing.path);
+        const uint64_t at = (uint64_t)data / PAGE_BYTES, chunk = at / (CHUNK_PAGES + 1),
+                       first = at % (CHUNK_PAGES + 1), n = layout_pages((uint64_t)hole) - at;
+        *page = chunk * CHUNK_PAGES + (first ? first - 1 : 0);
+        *end = lesser(*page + n, (chunk + 1) * CHUNK_PAGES);
+        if (first) /* else it is the meta page */
+            return 1;
+    }
+}
+
+int reclaim_range(struct file *f, uint64_t first, uint64_t last)
+{
+    uint64_t page = first, end = 0;
+    int r, error = 0; /* an errno; the calls that follow it may change errno */
+    while ((r = next_space(f, &page, &end)) > 0 && page <= last) {
+        uint64_t words[CHUNK_PAGES];
+        end = lesser(end, last + 1);
+        r = file_read_words(f, page, end - page, words);
+        if (r == 0)
+            r = space_is_joint(f) ? give_back_near(f, page, end - page, words)
+                                  : give_back(f, page, end - page, words, false);
+        if (r < 0)
+            error = errno;
+        page = end;
+    }
+    if (r >= 0)
+        errno = error;
+    return r < 0 || error ? -1 : 0;
+}
