@@ -12,8 +12,9 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {
-    &info_command, &deploy_command, &check_command,  &doctor_command,
-    &top_command,  &bench_command,  &sqlite_command, NULL};
+    &info_command,   &deploy_command, &check_command,
+    &doctor_command, &top_command,    &bench_command,
+    &gc_command,     &sqlite_command, NULL};
 
 static void say_usage(FILE *out)
 {
@@ -42,11 +43,11 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]..." : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
-            c->operands);
+            c->can_delete ? " [--delete[=all]]" : "", c->operands);
 }
 
 static void help_of(const struct tool_command *c)
@@ -118,6 +119,16 @@ static unsigned take_side(const struct tool_command *c, const char *word)
     misused(c);
 }
 
+static const char *take_extent(const struct tool_command *c, const char *word)
+{
+    if (!c->can_delete)
+        has_no(c, "delete");
+    if (!word || strcmp(word, "all") == 0)
+        return word ? word : "";
+    fprintf(stderr, "ato %s: --delete=%s is not 'all'\n", c->name, word);
+    misused(c);
+}
+
 static const struct tool_command *find(const char *name)
 {
     for (int i = 0; commands[i]; i++)
@@ -129,16 +140,13 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH };
-    static const struct option options[] = {{"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, HELP},
-                                            {"every", required_argument, NULL, EVERY},
-                                            {"count", required_argument, NULL, COUNT},
-                                            {"prefer", required_argument, NULL, PREFER},
-                                            {"path", required_argument, NULL, PATH},
-                                            {"time", required_argument, NULL, TIME},
-                                            {NULL, 0, NULL, 0}};
+    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE };
+    static const struct option options[] = {
+        {"json", no_argument, NULL, JSON},           {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, HELP},           {"every", required_argument, NULL, EVERY},
+        {"count", required_argument, NULL, COUNT},   {"prefer", required_argument, NULL, PREFER},
+        {"path", required_argument, NULL, PATH},     {"time", required_argument, NULL, TIME},
+        {"delete", optional_argument, NULL, DELETE}, {NULL, 0, NULL, 0}};
     static struct tool_request request;
     int option, paths = 0;
     request.paths = calloc((size_t)argc, sizeof(char *));
@@ -168,6 +176,9 @@ static int run(const struct tool_command *c, int argc, char **argv)
             break;
         case PREFER:
             request.prefer = take_side(c, optarg);
+            break;
+        case DELETE:
+            request.delete = take_extent(c, optarg);
             break;
         case HELP:
         case 'h':

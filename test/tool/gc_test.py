@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Does `ato gc` find all that is left, and remove nothing that is needed?
+
+It removes the shared memory of any file, so this program gives itself a /dev/shm of its own, in which no other test has any.
+"""
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+if 'ATO_GC_TEST' not in os.environ:
+    command = ['unshare', '--mount', *([] if os.geteuid() == 0 else ['--user', '--map-root-user'])]
+    script = 'mount -t tmpfs tmpfs /dev/shm && chmod 1777 /dev/shm && exec "$@"'
+    if subprocess.run([*command, 'sh', '-c', script, '-', 'true'], check=False,
+                      stderr=subprocess.DEVNULL).returncode != 0:
+        print('no permission for a /dev/shm of its own, which this test needs')
+        sys.exit(77)
+    os.environ['ATO_GC_TEST'] = '1'
+    os.execvp(command[0], [*command, 'sh', '-c', script, '-', sys.executable, *sys.argv])
+
+import lab  # pylint: disable=wrong-import-position
+from lab import ACTOR, Lab  # pylint: disable=wrong-import-position
+
+
+class Gc(Lab):
+    def setUp(self):
+        super().setUp()
+        self.sub = os.path.join(self.dir, 'sub')
+        os.mkdir(self.sub)
+
+    def tearDown(self):
+        for name in self.objects():
+            os.unlink('/dev/shm/' + name)
+        super().tearDown()
+
+    @staticmethod
+    def objects():
+        return sorted(n for n in os.listdir('/dev/shm') if n.startswith('ato-') and len(n) > 36)
+
+    def gc(self, *words, status=0, where=None):
+        """{name: (kind, result)} of what is found."""
+        found = self.json('gc', *words, where or self.dir, status=status)
+        self.assertTrue(found['complete'])
+        self.assertTrue(all(i['bytes'] or i['kind'] == 'unfinished' for i in found['items']), found)
+        return {os.path.basename(i['path']): (i['kind'], i['result']) for i in found['items']}
+
+    def settles(self, found, *words):
+        """A dry run finds this, and changes nothing; then --delete removes what is useless, and all is in order."""
+        before = self.snapshot(), self.objects()
+        self.assertEqual(self.gc(*words), found)
+        self.assertEqual((self.snapshot(), self.objects()), before)
+        after = {n: (k, 'removed' if r == 'useless' else r) for n, (k, r) in found.items()}
+        self.assertEqual(self.gc('--delete'), after)
+        left = {n: what for n, what in after.items() if what[1] != 'removed'}
+        self.assertEqual(self.gc(), left)
+
+    def test_files_that_are_there_keep_all_they_have(self):
+        for state in 'plain', 'fast', 'spatial', 'birth', 'death', 'growth', 'guard', 'unguard':
+            self.make(state, 'sub/' + state)
+        states = {n: self.info(os.path.join(self.sub, n))['state'] for n in os.listdir(self.sub)
+                  if n != '.ato'}
+        memory = {n: ('shared memory', 'removed') for n in self.objects()}
+        self.assertTrue(memory)
+        self.assertEqual(self.gc('--delete=all'), memory)
+        self.assertEqual({n: self.info(os.path.join(self.sub, n))['state'] for n in states}, states)
+        for name in states:
+            self.ato('deploy', os.path.join(self.sub, name))
+
+    def test_a_killed_writer_leaves_shared_memory_and_no_byte_is_lost_with_it(self):
+        for state in 'write', 'commit', 'several':
+            with self.subTest(state):
+                self.make(state)
+                self.settles({n: ('shared memory', 'useless') for n in self.objects()})
+                self.assertEqual(self.info(self.file)['commits_to_finish'], state != 'write')
+                self.ato('deploy', self.file)
+                for path in self.file, self.file + '-b':
+                    if os.path.exists(path):
+                        self.ato('deploy', path)
+                        os.unlink(path)
+
+    def test_nothing_of_a_mapped_file_is_removed(self):
+        holder = self.hold(self.make('write'))
+        one, = self.objects()
+        self.assertEqual(self.gc(), {one: ('shared memory', 'kept')})
+        self.assertEqual(self.gc('--delete=all'), {one: ('shared memory', 'kept')})
+        # No manifest below this folder names it; the kernel knows that it is open.
+        self.assertEqual(self.gc('--delete=all', where=self.sub), {one: ('shared memory', 'kept')})
+        # Its name may be gone.
+        os.rename(self.file, self.dir + '-moved')
+        self.assertEqual(self.gc('--delete=all'), {one: ('shared memory', 'kept')})
+        os.rename(self.dir + '-moved', self.file)
+        holder.end()
+        self.assertEqual(self.info(self.file)['state'], 'clean')
+
+    def test_memory_of_a_folder_that_is_gone(self):
+        self.make('write', 'sub/file')
+        one, = self.objects()
+        shutil.rmtree(self.sub)
+        os.mkdir(self.sub)
+        self.settles({one: ('shared memory', 'useless')})
+        self.assertEqual(self.objects(), [])
+
+    def test_what_only_has_the_name_of_shared_memory_is_kept(self):
+        name = f'ato-{"0123456789abcdef" * 2}-1'
+        for other in name, name + 'x', 'ato-test', f'ato-{"0" * 32}-01':
+            with open('/dev/shm/' + other, 'wb') as f:
+                f.write(b'a file of a user' * 300)
+            self.addCleanup(lambda n=other: os.path.exists('/dev/shm/' + n) and
+                            os.unlink('/dev/shm/' + n))
+        self.assertEqual(self.gc('--delete=all'), {name: ('shared memory', 'kept')})
+
+    def test_a_reflection_whose_file_is_gone(self):
+        self.make('fast')
+        manifest = os.path.basename(self.manifest())
+        self.assertTrue(self.info(self.file)['slices_in_reflection'])
+        os.rename(self.file, self.dir + '-moved')
+        self.addCleanup(lambda: os.path.exists(self.dir + '-moved') and os.unlink(self.dir + '-moved'))
+        self.settles({manifest: ('reflection', 'unsure')})
+        # A file that was moved is whole again when it is moved back.
+        os.rename(self.dir + '-moved', self.file)
+        self.assertEqual(self.gc('--delete=all'), {})
+        self.assertEqual(self.info(self.file)['state'], 'clean')
+        os.rename(self.file, self.sub + '/file')
+        self.assertEqual(self.gc('--delete=all'), {})
+        os.unlink(self.sub + '/file')
+        self.assertEqual(self.gc('--delete=all'), {manifest: ('reflection', 'removed')})
+        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+
+    def test_a_reflection_that_holds_nothing_of_a_file_that_is_gone(self):
+        self.make('empty')
+        manifest = os.path.basename(self.manifest())
+        os.unlink(self.file)
+        self.settles({manifest: ('reflection', 'useless')})
+        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+
+    def test_guarded_bytes_are_content(self):
+        self.make('guard')
+        manifest = os.path.basename(self.manifest())
+        os.unlink(self.file)
+        self.settles({manifest: ('reflection', 'unsure')})
+
+    def test_another_file_has_the_inode_number(self):
+        self.make('fast')
+        manifest = os.path.basename(self.manifest())
+        os.removexattr(self.file, 'user.ato')
+        self.change_birth()
+        self.settles({manifest: ('reflection', 'useless')})
+        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+
+    def change_birth(self):
+        """The record is of a file that was born at another time."""
+        sec = int(subprocess.run(['stat', '-c', '%W', self.file], capture_output=True,
+                                 check=True).stdout)
+        if sec <= 0:
+            self.skipTest('this file system knows no birth time')
+        record = self.peek(self.manifest(), 0, 504)
+        at = record.index(sec.to_bytes(8, 'little'))
+        self.set_fields(self.manifest(), at, (sec - 99).to_bytes(8, 'little'))
+
+    def test_what_was_set_aside(self):
+        self.make('fast')
+        inode = os.stat(self.file).st_ino
+        self.patch(self.file, 0, b'other')
+        self.ato('deploy', '--prefer=file', '--quiet', self.file)
+        names = sorted(os.listdir(self.dir + '/.ato'))
+        self.assertEqual([n.split('-')[0] for n in names], [f'{inode}.stale'] * 2)
+        open(self.dir + '/.ato/7.stale-notours', 'wb').close()
+        self.settles({n: ('set aside', 'unsure') for n in names})
+        self.assertEqual(self.gc('--delete=all'), {n: ('set aside', 'removed') for n in names})
+        self.assertEqual(os.listdir(self.dir + '/.ato'), ['7.stale-notours'])
+
+    def test_a_reflection_without_a_manifest(self):
+        self.make('fast')
+        reflection = self.reflection()
+        os.unlink(self.manifest())
+        shutil.copy(reflection, self.sub + '/5')  # not beside files: may be a user's
+        shutil.copy(reflection, self.dir + '/.ato/file')
+        os.unlink(self.file)
+        self.assertEqual(self.gc('--delete=all'),
+                         {os.path.basename(reflection): ('reflection', 'removed')})
+        self.assertEqual(os.listdir(self.dir + '/.ato'), ['file'])
+
+    def test_a_journal_that_no_manifest_names(self):
+        self.make('several')
+        self.gc('--delete')
+        journal = os.path.basename(self.journal())
+        self.assertEqual(self.gc('--delete=all'), {})
+        other = self.dir + '/.ato/journal-00000000abcd'
+        shutil.copy(self.dir + '/.ato/' + journal, other)
+        self.settles({os.path.basename(other): ('journal', 'useless')})
+        self.assertTrue(os.path.exists(self.journal()))
+
+    def test_a_folder_that_the_user_named(self):
+        folder = self.sub + '/reflections'
+        os.mkdir(folder)
+        subprocess.run([ACTOR, 'fast', self.make()], env={**self.env, 'ACTOR_FOLDER': folder},
+                       check=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(self.gc(), {})
+        manifest = f'{os.stat(self.file).st_ino}.manifest'
+        self.assertEqual(self.gc(where=folder), {manifest: ('reflection', 'unsure')})
+        self.assertEqual(self.gc('--delete', where=folder), {manifest: ('reflection', 'unsure')})
+
+    def test_a_reflection_folder_stands_for_the_folder_around_it(self):
+        self.make('fast')
+        self.assertEqual(self.gc('--delete=all', where=self.dir + '/.ato'), {})
+
+    def test_a_damaged_manifest_is_kept(self):
+        self.make('fast')
+        manifest = self.manifest()
+        for copy in 0, 4096:
+            self.patch(manifest, copy + 100, b'\xaa\xaa')
+        os.unlink(self.file)
+        self.assertEqual(self.gc('--delete=all'),
+                         {os.path.basename(manifest): ('reflection', 'kept')})
+
+    def test_a_mapped_file_without_a_name_keeps_its_reflection(self):
+        holder = self.hold(self.make())
+        name = self.manifest()
+        os.unlink(self.file)
+        self.assertEqual({r for _, r in self.gc('--delete=all').values()}, {'kept'})
+        self.assertTrue(os.path.exists(name))
+        holder.end()
+        self.assertEqual(self.gc('--delete=all'), {os.path.basename(name): ('reflection', 'removed')})
+
+    def test_a_locked_manifest_is_kept(self):
+        """Each byte that a process may lock: it is mapping the file, has it mapped, or reads it."""
+        self.make('empty')
+        name = self.manifest()
+        os.unlink(self.file)
+        for byte in 0, 1, 1024, 1025:
+            with open(name, 'r+b') as f:
+                fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack('hhlli4x', fcntl.F_WRLCK, 0, byte, 1, 0))
+                self.assertEqual(self.gc('--delete=all'), {}, byte)
+        self.assertEqual(self.gc('--delete=all'), {os.path.basename(name): ('reflection', 'removed')})
+
+    def test_output_and_wrong_use(self):
+        self.assertEqual(self.out('gc', self.sub), 'nothing was left\n')
+        self.make('empty')
+        os.unlink(self.file)
+        text = self.out('gc', self.dir)
+        self.assertIn('.manifest: useless: reflection, ', text)
+        self.assertIn("useless; 'ato gc --delete' removes it: 1, ", text)
+        done = self.ato('gc', self.dir + '/none', status=2)
+        self.assertIn(b'/none: not looked at: folder, cannot look at it: No such file', done.stderr)
+        self.err('gc', '--delete=some', self.dir, status=64)
+        self.err('info', '--delete', self.dir, status=64)
+        self.err('gc', self.dir, self.dir, status=64)
+
+
+if __name__ == '__main__':
+    lab.main(globals())

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared memory that killed processes left.
+ *
+ * Whether a process has an object open or mapped, in any container, the kernel tells by a lease for writing: it is granted only
+ * if there is no other open file of the object. An object's content is worth nothing without a process that has it open. The
+ * object of a file that has a manifest below the folder is looked at with the attach lock, so that no process is just beginning to map the
+ * file; of another file, a process that maps it at the very moment of the lease gets EAGAIN.
+ */
+#include "gc.h"
+
+#include "look.h"
+
+#include "lib/file/shared.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Reads the id of /ato-<id>-<generation>. Returns false if it is no such name. */
+static bool parse(const char *name, uint8_t id[16])
+{
+    char full[64];
+    unsigned long long generation;
+    if (strncmp(name, "ato-", 4) != 0 || strlen(name) < 38 || name[36] != '-')
+        return false;
+    for (unsigned i = 0; i < 16; i++)
+        if (sscanf(name + 4 + 2 * i, "%2hhx", &id[i]) != 1)
+            return false;
+    if (sscanf(name + 37, "%llx", &generation) != 1)
+        return false;
+    shared_name(full, id, generation);
+    return strcmp(full + 1, name) == 0;
+}
+
+static const char *manifest_of(const struct gc *gc, const uint8_t id[16])
+{
+    for (size_t i = 0; i < gc->id_count; i++)
+        if (memcmp(gc->ids[i].id, id, 16) == 0)
+            return gc->ids[i].manifest;
+    return NULL;
+}
+
+/* Returns true if no process has the manifest's file mapped, nor is mapping it: then the attach lock is held until *lock is
+ * closed. */
+static bool is_unmapped(const char *manifest, int *lock)
+{
+    *lock = open(manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*lock < 0)
+        return false;
+    locks_keep(*lock);
+    return locks_try(*lock, F_WRLCK, 0, 1) == LOCKS_MINE &&
+           locks_ask(*lock, 1, MANIFEST_SLOTS + 1) == LOCKS_FREE;
+}
+
+/* Checks an object that is open for writing. Returns its fate, with *why. */
+static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, const char **why)
+{
+    struct shared_header h;
+    struct stat st;
+    uint8_t boot[16];
+    identity_boot(boot);
+    memset(&h, 0, sizeof(h));
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+        *why = errno == EAGAIN ? "a process has it open"
+                               : "the kernel does not tell whether a process has it open";
+        return GC_KEPT;
+    }
+    /* I5: only the name says so far that it is libato's. */
+    if (fstat(fd, &st) < 0 || pread(fd, &h, sizeof(h), 0) < 0 || st.st_nlink != 1 ||
+        (h.magic && (h.magic != SHARED_MAGIC || memcmp(h.id, id, 16) != 0))) {
+        *why = "it is not libato's, by its content";
+        return GC_KEPT;
+    }
+    if (!h.magic && !look_is_old(&st)) {
+        *why = "it is less than a minute old: a process may be making it";
+        return GC_KEPT;
+    }
+    *why = !h.magic   ? "a process died while it made this"
+           : manifest ? "its processes ended without unmapping their file"
+           : memcmp(h.boot_id, boot, 16) != 0
+               ? "no process has it open, and its machine was restarted since"
+               : "no process has it open, and no manifest here names it: its file was removed, "
+                 "replaced, or is elsewhere and not mapped";
+    return GC_USELESS;
+}
+
+static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16])
+{
+    const char *manifest = manifest_of(gc, id), *why = "the file is mapped, or just being mapped";
+    char object[NAME_MAX + 2], path[NAME_MAX + 16];
+    enum gc_fate fate = GC_KEPT;
+    struct stat st;
+    int fd, lock = -1;
+    snprintf(object, sizeof(object), "/%s", name);
+    snprintf(path, sizeof(path), "/dev/shm/%s", name);
+    if (lstat(path, &st) < 0)
+        return; /* gone meanwhile */
+    const uint64_t bytes = (uint64_t)st.st_blocks * 512;
+    if (!S_ISREG(st.st_mode))
+        return;
+    if (manifest && !is_unmapped(manifest, &lock)) {
+        locks_close(lock);
+        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
+        return;
+    }
+    fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0 && errno != ENOENT) {
+        why = "this user may not look at it";
+        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
+    } else if (fd >= 0) {
+        fate = judge(fd, id, manifest, &why);
+        if (gc_wanted(gc, fate) && fsops->shm_unlink(object) < 0)
+            gc_add(gc, GC_FAILED, "shared memory", path, bytes, "cannot remove it: %s",
+                   strerror(errno));
+        else
+            gc_add(gc, gc_wanted(gc, fate) ? GC_REMOVED : fate, "shared memory", path, bytes, "%s",
+                   why);
+        close(fd); /* ends the lease */
+    }
+    locks_close(lock);
+}
+
+void gc_shared(struct gc *gc)
+{
+    struct dirent **names;
+    uint8_t id[16];
+    /* A process that opens an object under the lease would end this one. */
+    signal(SIGIO, SIG_IGN);
+    int n = scandir("/dev/shm", &names, NULL, alphasort);
+    if (n < 0)
+        gc_add(gc, GC_BLIND, "folder", "/dev/shm", 0, "cannot list it: %s", strerror(errno));
+    for (int i = 0; i < n; i++) {
+        if (parse(names[i]->d_name, id))
+            look_at_object(gc, names[i]->d_name, id);
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+}
