@@ -137,6 +137,9 @@ static int attach_first(struct file *f, const struct ato_options *o)
     /* The first record names the object that is made next, so that after a kill the next process removes that. */
     if (pr->newborn && pairing_use(pr, generation + 1) < 0)
         return -1;
+    if (pr->before.inode && memcmp(pr->before.id, pr->record.id, 16) != 0 &&
+        shared_remove(&pr->before, &pr->identity.trust) < 0)
+        return -1;
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
                       &pr->identity.trust) < 0)
         return -1;

@@ -116,6 +116,16 @@ static int remove_left(struct shared *s, const struct manifest_record *record,
     return r < 0 ? -1 : 0;
 }
 
+int shared_remove(const struct manifest_record *record, const struct trust *file)
+{
+    struct shared s;
+    shared_name(s.name, record->id, record->shm_generation);
+    const int r = remove_left(&s, record, file);
+    if (s.fd >= 0)
+        close(s.fd);
+    return r;
+}
+
 /* Opens a new object, with one of three names. By that of the last generation and of the next one, dead processes may have left
  * objects: the last one's, and that of a process that died before the manifest named it. The object with the next name is the
  * new one. Any user that may read the file can predict that name, take it and keep it: then a random generation is used, which

@@ -196,6 +196,10 @@ struct shared {
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
                   uint64_t capacity, uint64_t size, const struct trust *file);
 
+/* Removes the object of the pairing `record`, which has ended, if dead users left it. The caller holds the attach lock of
+ * the file that has the inode and device of the record. Returns 0, also if it cannot be removed; -1 with a sentence. */
+int shared_remove(const struct manifest_record *record, const struct trust *file);
+
 /* Maps the object that other processes made for the pairing `record`. Returns 0; PAIRING_NOT_YET with a sentence,
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
  * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */

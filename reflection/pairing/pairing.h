@@ -58,6 +58,9 @@ struct pairing {
     struct persist persist;
     struct identity identity;
     struct manifest_record record;
+    /* The record that pairing_open() found last, of this or of a pairing that it ended: it names shared memory that dead
+     * processes may have left. Inode and device are the original's; inode 0: none was found. */
+    struct manifest_record before;
     uint64_t size;  /* logical size of the original by the manifest */
     int copy;       /* the manifest's copy that `record` is in */
     char *manifest; /* the manifest's mapping, MANIFEST_BYTES */

@@ -143,6 +143,12 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         const int r = adopt_as_it_is(pr, wish);
         return r == 0 ? 1 : r;
     }
+    if (!wish->only_looks && found == MANIFEST_VALID) {
+        pr->before = pr->record;
+        /* I5: the manifest of another file could name that file's shared memory. */
+        pr->before.inode = pr->identity.inode;
+        pr->before.device = pr->identity.device;
+    }
     if (!wish->only_looks)
         return open_alone(pr, verdict, wish, journal);
     if (verdict != VERDICT_ADOPT && verdict != VERDICT_START_OVER)

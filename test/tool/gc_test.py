@@ -103,6 +103,24 @@ class Gc(Lab):
         self.settles({one: ('shared memory', 'useless')})
         self.assertEqual(self.objects(), [])
 
+    def test_a_map_that_replaces_a_reflection_removes_the_shared_memory_of_the_old_one(self):
+        def kill():
+            subprocess.run([ACTOR, 'mapped', self.make()], env=self.env, check=False,
+                           stdin=subprocess.DEVNULL)
+            self.assertEqual(len(self.objects()), 1)
+
+        kill()
+        with open(self.file, 'wb') as f:  # another length, and nothing is in the reflection
+            f.write(bytes(30000))
+        subprocess.run([ACTOR, 'fast', self.file], env=self.env, check=True)
+        self.assertEqual(self.objects(), [])
+        os.unlink(self.file)
+        kill()
+        os.removexattr(self.file, 'user.ato')
+        self.change_birth()  # as if the inode number were another file's now
+        subprocess.run([ACTOR, 'fast', self.file], env=self.env, check=True)
+        self.assertEqual(self.objects(), [])
+
     def test_what_only_has_the_name_of_shared_memory_is_kept(self):
         name = f'ato-{"0123456789abcdef" * 2}-1'
         for other in name, name + 'x', 'ato-test', f'ato-{"0" * 32}-01':
