@@ -92,11 +92,13 @@ def main():
         if not claim('meson install works', status == 0, text):
             return
         found = [os.path.join(path, name) for path, _, names in os.walk(stage) for name in names]
-        by_name = {os.path.basename(path): path for path in found}
+        by_name = {os.path.basename(path): path for path in found if '/share/bash-completion/' not in path}
         for name in ('ato.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
             claim(f'{name} is installed', name in by_name)
         if 'ato' in by_name:
             claim('the man page of ato is installed with it', 'ato.1' in by_name)
+            for end in ('share/bash-completion/completions/ato', 'share/zsh/site-functions/_ato'):
+                claim(f'{end} is installed', any(p.endswith(end) for p in found))
             status, text = run([by_name['ato'], '--version'])
             claim('ato runs', status == 0 and text.startswith('ato '), text)
         claim('nothing of the tests is installed',
