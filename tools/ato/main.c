@@ -12,9 +12,8 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {
-    &info_command,   &deploy_command, &check_command,
-    &doctor_command, &top_command,    &bench_command,
-    &gc_command,     &sqlite_command, NULL};
+    &info_command,  &deploy_command, &check_command, &doctor_command, &top_command,
+    &bench_command, &map_command,    &gc_command,    &sqlite_command, NULL};
 
 static void say_usage(FILE *out)
 {
@@ -43,11 +42,12 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]..." : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
-            c->can_delete ? " [--delete[=all]]" : "", c->operands);
+            c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
+            c->operands);
 }
 
 static void help_of(const struct tool_command *c)
@@ -140,13 +140,14 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE };
+    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG };
     static const struct option options[] = {
         {"json", no_argument, NULL, JSON},           {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, HELP},           {"every", required_argument, NULL, EVERY},
         {"count", required_argument, NULL, COUNT},   {"prefer", required_argument, NULL, PREFER},
         {"path", required_argument, NULL, PATH},     {"time", required_argument, NULL, TIME},
-        {"delete", optional_argument, NULL, DELETE}, {NULL, 0, NULL, 0}};
+        {"delete", optional_argument, NULL, DELETE}, {"svg", required_argument, NULL, SVG},
+        {"png", required_argument, NULL, PNG},       {NULL, 0, NULL, 0}};
     static struct tool_request request;
     int option, paths = 0;
     request.paths = calloc((size_t)argc, sizeof(char *));
@@ -179,6 +180,12 @@ static int run(const struct tool_command *c, int argc, char **argv)
             break;
         case DELETE:
             request.delete = take_extent(c, optarg);
+            break;
+        case SVG:
+        case PNG:
+            if (!c->can_draw)
+                has_no(c, option == SVG ? "svg" : "png");
+            *(option == SVG ? &request.svg : &request.png) = optarg;
             break;
         case HELP:
         case 'h':

@@ -20,9 +20,10 @@ struct tool_request {
     bool json, quiet;
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
     uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
-    const char *delete; /* NULL: nothing is removed; else what --delete names, "" by default */
-    char **paths;       /* of --path; ends with NULL */
-    char **names;       /* operands */
+    const char *delete;    /* NULL: nothing is removed; else what --delete names, "" by default */
+    const char *svg, *png; /* of --svg and --png; NULL: none */
+    char **paths;          /* of --path; ends with NULL */
+    char **names;          /* operands */
     int count;
 };
 
@@ -30,13 +31,13 @@ struct tool_command {
     const char *name, *operands, *what;
     const char *help;
     int least, most; /* operands; most 0: any number */
-    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete;
+    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw;
     bool
         starts_program; /* has --path and no --json; what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);
 };
 
 extern const struct tool_command info_command, deploy_command, check_command, doctor_command,
-    bench_command, gc_command, sqlite_command, top_command;
+    bench_command, gc_command, map_command, sqlite_command, top_command;
 
 #endif
