@@ -121,6 +121,24 @@ class Gc(Lab):
         subprocess.run([ACTOR, 'fast', self.file], env=self.env, check=True)
         self.assertEqual(self.objects(), [])
 
+    def test_a_manifest_that_names_another_file_does_not_cost_that_its_shared_memory(self):
+        other = self.make('write')
+        one, = self.objects()
+        inode, fields = os.stat(other).st_ino, self.peek(self.manifest(), 0, 504)
+        os.rename(self.file, self.sub + '/other')
+        self.make('fast')
+        own = os.stat(self.file).st_ino
+        self.assertNotEqual(own, inode)
+        at = self.peek(self.manifest(), 0, 504).index(struct.pack('<Q', own))
+        self.assertEqual(fields[at:at + 8], struct.pack('<Q', inode))
+        self.set_fields(self.manifest(), at, struct.pack('<Q', inode))
+        self.set_fields(self.manifest(), 32, fields[32:48])  # the id
+        self.set_fields(self.manifest(), 128, fields[128:136])  # the generation of the shared memory
+        os.removexattr(self.file, 'user.ato')
+        subprocess.run([ACTOR, 'fast', self.file], env=self.env, check=True)
+        self.assertTrue(any('.stale-' in n for n in os.listdir(self.dir + '/.ato')))
+        self.assertEqual(self.objects(), [one])
+
     def test_what_only_has_the_name_of_shared_memory_is_kept(self):
         name = f'ato-{"0123456789abcdef" * 2}-1'
         for other in name, name + 'x', 'ato-test', f'ato-{"0" * 32}-01':
