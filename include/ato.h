@@ -116,8 +116,11 @@ struct ato_options {
     unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
     size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
-    uint64_t max_reflection_bytes; /* space budget; 0: none. Not in this version: ENOTSUP if set */
-    const char *reflection_dir;    /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
+    /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
+     * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.
+     * Not a limit for what must be kept: pages in use, and the bitmaps, a page for each 2 MiB that were written to. */
+    uint64_t max_reflection_bytes;
+    const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
     /* A guard for a file that has none and that no other process has mapped, as by ato_set_guard(); without the
      * time that this call takes. */

@@ -279,6 +279,10 @@ struct file *files_open(int fd, const struct file_wish *wish)
         return NULL;
     if (f)
         count_mappings(f, 1);
+    /* Of several, the smallest. */
+    const uint64_t budget = wish->options->max_reflection_bytes;
+    if (f && budget && (!f->budget || budget < f->budget))
+        __atomic_store_n(&f->budget, budget, __ATOMIC_RELAXED);
     return f;
 }
 

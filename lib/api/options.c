@@ -86,8 +86,6 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");
     if (o->max_size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "max_size is more than 256 TiB");
-    if (o->max_reflection_bytes)
-        return report_error(ENOTSUP, "this version does not have max_reflection_bytes");
     if (o->read_policy == ATO_READ_LAZY)
         o->read_policy = policy_from_environment();
     if (o->read_policy < 0 || take_patience() < 0)

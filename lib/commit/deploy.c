@@ -39,9 +39,7 @@ static int copy_home(struct mapping *m, struct held_page *at)
     return 0;
 }
 
-/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
- * errno. */
-static int deploy_held(struct mapping *m, struct page_set *h)
+int deploy_held(struct mapping *m, struct page_set *h)
 {
     int r = 0;
     for (uint64_t i = 0; i < h->n && r == 0; i++)

@@ -10,6 +10,10 @@
  * -1 with errno. */
 int deploy_committed(struct mapping *m, struct page_set *h);
 
+/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
+ * errno. */
+int deploy_held(struct mapping *m, struct page_set *h);
+
 /* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno. */
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 

@@ -16,24 +16,29 @@
  */
 #include "lib/commit/reclaim.h"
 
+#include "lib/commit/deploy.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
+#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns 1 if the held page has an unused RefPage; 0 if not; -1 with errno. */
-static int is_unused(struct file *f, uint64_t page, struct page_state *s)
+/* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
+static int look(struct file *f, uint64_t page, struct page_state *s)
 {
     if (file_check(f) < 0) /* I2: a flip in doubt may have made R valid */
         return -1;
     /* Also while a shrink is under way, which waits for this page. */
     if (reservation_within(f, page * PAGE_BYTES + 1) != 0)
         return 0;
-    return load_page(f, page, s) < 0 ? -1 : !s->bitmap;
+    return load_page(f, page, s) < 0 ? -1 : 1;
 }
 
 /* Reserves the page if it is free. Returns its state, or NULL; *r is -1 if that is an error. */
@@ -61,10 +66,10 @@ static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t 
             const uint64_t page = first + end;
             struct page_state *s =
                 held ? shared_peek(&f->shared, page) : try_hold(f, page, &result);
-            const int unused = s ? is_unused(f, page, s) : 0;
-            if (unused < 0)
+            const int may = s ? look(f, page, s) : 0;
+            if (may < 0)
                 result = -1;
-            if (unused > 0)
+            if (may > 0 && !s->bitmap)
                 continue;
             if (s && !held)
                 page_release(s);
@@ -139,4 +144,104 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last)
     if (r >= 0)
         errno = error;
     return r < 0 || error ? -1 : 0;
+}
+
+/* ---- the budget ---- */
+
+/* Pages that are brought home together, and pages that a call looks at. */
+enum { BATCH = PAGE_SET_SMALL, LOOKS = 8 * BATCH };
+
+static bool is_over(const struct file *f, uint64_t more)
+{
+    struct statx sx;
+    return statx(f->pairing.reflection, "", AT_EMPTY_PATH, STATX_BLOCKS, &sx) == 0 &&
+           sx.stx_blocks * 512 + more * PAGE_BYTES > f->budget;
+}
+
+/* Adds the page to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
+static void consider(struct file *f, uint64_t page, struct page_set *h, bool any)
+{
+    int r = 0;
+    struct page_state *s = try_hold(f, page, &r);
+    if (!s)
+        return;
+    if (look(f, page, s) > 0) {
+        const uint8_t seen = (uint8_t)(s->version >> 1);
+        const struct homes homes = file_homes(f, page);
+        if (any || s->seen == seen) {
+            page_set_add(h, f, page, s, &homes);
+            return;
+        }
+        /* Atomic: sleepers read the whole word. */
+        __atomic_store_n(&s->seen, seen, __ATOMIC_RELAXED);
+    }
+    page_release(s);
+}
+
+/* Moves the hand until it has found a batch. Returns false if there is no more to look at. */
+static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
+{
+    uint64_t *hand = &f->shared.header->hand;
+    const uint64_t pages = layout_pages(file_size(f));
+    uint64_t page = __atomic_load_n(hand, __ATOMIC_RELAXED), end = 0;
+    bool again = false;
+    while (h->n < BATCH && *looks < LOOKS) {
+        if (page < end) {
+            consider(f, page++, h, ++*looks > LOOKS / 2);
+            continue;
+        }
+        if (page < pages && next_space(f, &page, &end) > 0 && page < pages)
+            continue;
+        page = end = 0;
+        if (again)
+            break;
+        again = true;
+    }
+    __atomic_store_n(hand, page, __ATOMIC_RELAXED);
+    return h->n > 0;
+}
+
+/* Gives back those of n pages, in ascending order but for one step back, whose word is 0. */
+static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
+{
+    for (uint64_t i = 0, next; i < n; i = next) {
+        const uint64_t first = pages[i], chunk = first / CHUNK_PAGES;
+        uint64_t words[CHUNK_PAGES], last = first;
+        memset(words, 0xff, sizeof(words));
+        for (next = i; next < n && pages[next] >= last && pages[next] / CHUNK_PAGES == chunk;
+             next++) {
+            last = pages[next];
+            words[last - first] = 0;
+        }
+        if (space_is_joint(f))
+            (void)give_back_near(f, first, last - first + 1, words);
+        else
+            (void)give_back(f, first, last - first + 1, words, false);
+    }
+}
+
+void reclaim_for(struct file *f, uint64_t more)
+{
+    KEEP_ERRNO();
+    struct mapping whole; /* only its counters are used */
+    unsigned looks = 0;
+    if (!is_over(f, more))
+        return;
+    memset(&whole, 0, sizeof(whole));
+    whole.file = f;
+    whole.threads = f->threads;
+    do {
+        struct page_set h;
+        uint64_t pages[BATCH], n = 0;
+        page_set_init(&h);
+        if (!find_batch(f, &h, &looks))
+            return;
+        for (; n < h.n; n++)
+            pages[n] = h.pages[n].page;
+        const int r = deploy_held(&whole, &h);
+        page_set_release(&h);
+        if (r < 0)
+            return;
+        give_back_pages(f, pages, n);
+    } while (looks < LOOKS && is_over(f, more));
 }

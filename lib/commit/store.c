@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/store.h"
 
+#include "lib/commit/reclaim.h"
+
 #include <string.h>
 
 struct target {
@@ -71,4 +73,24 @@ uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint6
     if (first <= last)
         store_whole(&t, bitmap_slices(first, last), base);
     return t.pending;
+}
+
+void store_keep_budget(struct file *f, uint64_t offset, uint64_t n)
+{
+    uint64_t lacking = 0;
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct page_state *s = shared_peek(&f->shared, page);
+        lacking += !(s->flags & PAGE_R_ALLOCATED);
+        (void)begin;
+    }
+    if (lacking)
+        reclaim_for(f, lacking);
+}
+
+int store_make_page(struct file *f, uint64_t page, uint8_t need)
+{
+    if (f->budget && (need & PAGE_R_ALLOCATED))
+        reclaim_for(f, 1);
+    return space_make(f, page, need);
 }

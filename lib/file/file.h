@@ -53,7 +53,8 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
+    uint64_t budget; /* bytes that its reflection may take (reclaim.h); 0: no limit */
+    uint8_t clock;   /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (journals.h). */
     char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
     struct journal lanes; /* in `area` */

@@ -51,7 +51,9 @@
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
     uint32_t holder;
-    uint8_t pad;     /* the four bytes from here on are a futex */
+    uint8_t
+        seen; /* of the version, when space was last looked for (reclaim.c); set by the holder. The four
+                        bytes from here on are a futex */
     uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
@@ -146,6 +148,7 @@ struct shared_header {
     /* Words on the media are durable as they are visible, except those of held pages. */
     uint32_t settled;
     uint32_t written; /* the original was stored to */
+    uint64_t hand;    /* page at which the search for space goes on (reclaim.c) */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size. */
     struct page_state sizing;
 };

@@ -147,7 +147,7 @@ int space_make_meta(struct file *f, uint64_t chunk)
         !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
         return 0;
     /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
-    if (allocate(f, f->r, layout_meta_page(chunk), 2 * PAGE_BYTES,
+    if (allocate(f, f->r, layout_meta_page(chunk), (f->budget ? 1 : 2) * PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
     __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),

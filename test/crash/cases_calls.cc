@@ -169,6 +169,20 @@ void reclaim(Actor &a)
     a.write(the(a), page + 130, 200);
 }
 
+void before_budget(Actor &a)
+{
+    a.world.budget = 1;
+    before_plain(a);
+}
+
+// Each write of another page brings home what was written before.
+void write_within_budget(Actor &a)
+{
+    for (unsigned i = 0; i < 3; i++)
+        a.write(the(a), a_page(a) + 100, 300);
+    a.write(the(a), a_page(a) + 100, PAGE);
+}
+
 void before_lazy(Actor &a)
 {
     mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
@@ -334,6 +348,7 @@ const std::vector<Case> &call_cases()
         {"eager write", ALL, {SIZE}, before_plain, write_eager},
         {"deploy", ALL, {SIZE}, before_plain, deploy},
         {"reclaim", ALL, {SIZE}, before_plain, reclaim},
+        {"write, within a budget", ALL, {SIZE}, before_budget, write_within_budget},
         {"eager policy", ALL, {SIZE}, before_eager, write_eager},
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
         {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},

@@ -158,6 +158,12 @@ static bool reclaim(World &w)
     return ato_reclaim(w.base, w.after.size()) == 0;
 }
 
+static bool map_within_a_budget(World &w)
+{
+    w.options.max_reflection_bytes = 1;
+    return w.map();
+}
+
 // Half of the pages with slices in R are deployed.
 static bool map_to_reclaim(World &w)
 {
@@ -382,6 +388,14 @@ std::vector<Scene> scenes_of_moves()
         {"ReadOfAHole", MOVES, BYTES, TWO, sparse, map, read_all, read_right},
         {"Deploy", MOVES, BYTES, EVERY, stored_to, map, deploy, is_plain},
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
+        {"WriteWithinABudget",
+         MOVES,
+         BYTES,
+         EVERY,
+         stored_to,
+         to_write(map_within_a_budget, 6 * 4096 + 100, 5000, 20),
+         writes(6 * 4096 + 100, 5000, 20),
+         {}},
         {"Reclaim", MOVES, BYTES, EVERY, stored_to, map_to_reclaim, reclaim, {}},
         {"Growth", MOVES, BYTES, EVERY, {}, map_to_grow, grow, is_longer},
         {"GrowthOfAHole", MOVES, BYTES, TWO, sparse, map_to_grow, grow, is_longer},

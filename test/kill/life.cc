@@ -23,6 +23,7 @@ void map_file(Process &p, File file, int policy)
 {
     ato_options o = rig::options(policy, p.plan.domain, p.plan.flags);
     o.max_size = MOST_SIZE;
+    o.max_reflection_bytes = file % 2 ? 16 * 4096 : 0;
     const int access = p.reader && p.plan.watch ? O_RDONLY : O_RDWR;
     rig::Descriptor opened(p.folder + "/" + names[file], access);
     if (opened.fd < 0)

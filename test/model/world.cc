@@ -69,7 +69,10 @@ ato_options options_of(const Setup &s, int policy)
     unsigned flags = s.commit == Commit::Rtm       ? ATO_RTM_ONLY
                      : s.commit == Commit::Journal ? ATO_NO_RTM
                                                    : 0;
-    return rig::options(policy, s.domain, flags);
+    ato_options o = rig::options(policy, s.domain, flags);
+    if (s.commit == Commit::Journal)
+        o.max_reflection_bytes = 16 * PAGE;
+    return o;
 }
 
 void World::map_whole(File &f)

@@ -124,9 +124,6 @@ TEST_F(Options, UnsupportedOptionsAreEnotsup)
     ato_options o = options();
     o.format = ATO_FORMAT_SPARSE;
     expect_refused(o, ENOTSUP, "this version does not have");
-    o = options();
-    o.max_reflection_bytes = 1;
-    expect_refused(o, ENOTSUP, "this version does not have");
 }
 
 TEST_F(Options, EachDomainCanBeChosenAndIsReported)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Does ato_reclaim() give back the space of RefPages in which nothing is valid, and of no others? The
-// content stays, and later writes find space, also of other processes, and after a kill at any step.
+// content stays, and later writes find space, also of other processes, and after a kill at any step. Does
+// max_reflection_bytes keep the reflection small?
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -199,6 +200,115 @@ TEST_P(Reclaim, WhatIsNoWritableFilesRangeIsRefused)
     EXPECT_EQ(ato_reclaim(reader, SIZE), -1);
     EXPECT_EQ(errno, EACCES);
     EXPECT_EQ(ato_munmap(reader, SIZE, ATO_UNMAP_FAST), 0);
+}
+
+// ---- the budget ----------------------------------------------------------------------------------
+
+// A file of 16 MiB; its reflection may take 512 KiB.
+struct Budget : Reclaim {
+    static constexpr size_t MANY = 4096;
+    static constexpr uint64_t MOST = 1 << 19, SLACK = 32 * PAGE;
+    Budget()
+    {
+        content = pattern(MANY * PAGE, 1);
+        small.max_reflection_bytes = MOST;
+    }
+    ato_options small = gather;
+};
+
+INSTANTIATE_TEST_SUITE_P(, Budget,
+                         testing::Values(Place{ATO_DOMAIN_PROCESS, false},
+                                         Place{ATO_DOMAIN_PMEM, false},
+                                         Place{ATO_DOMAIN_PROCESS, true}),
+                         name_of);
+
+struct BudgetOfAllPlaces : Budget {
+};
+
+INSTANTIATE_TEST_SUITE_P(, BudgetOfAllPlaces,
+                         testing::Values(Place{ATO_DOMAIN_PROCESS, false},
+                                         Place{ATO_DOMAIN_PMEM, false},
+                                         Place{ATO_DOMAIN_MSYNC, true},
+                                         Place{ATO_DOMAIN_PROCESS, true}),
+                         name_of);
+
+TEST_P(BudgetOfAllPlaces, ScatteredWritesKeepTheReflectionWithinIt)
+{
+    Mapped m(file, small);
+    ASSERT_TRUE(m) << m.sentence;
+    unsigned page = 1;
+    uint64_t most = 0;
+    const unsigned writes = GetParam().disk ? 200 : 1500;
+    for (unsigned i = 0; i < writes; i++) {
+        page = (page * 1103515245 + 12345) % MANY;
+        ASSERT_TRUE(put(m, page, 1, i)) << m.sentence;
+        most = std::max(most, space());
+    }
+    EXPECT_LE(most, MOST + SLACK);
+    EXPECT_GE(most, MOST / 2) << "it is used";
+    EXPECT_EQ(m.read(), content);
+    const ato_status st = m.stat();
+    EXPECT_GE(st.deployed_slices, (writes - MOST / PAGE) * 64);
+    EXPECT_GE(st.bytes_to_media, st.bytes_written + st.deployed_slices * 64);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(file), content);
+}
+
+// What an earlier mapping without a budget left is brought home, too.
+TEST_P(Budget, AReflectionThatTakesMoreShrinksByAndBy)
+{
+    {
+        Mapped m(file, gather);
+        ASSERT_TRUE(m && put(m, 0, 512, 2)) << m.sentence;
+    }
+    ASSERT_GE(space(), 4 * MOST);
+    Mapped m(file, small);
+    ASSERT_TRUE(m) << m.sentence;
+    for (unsigned i = 0; i < 64; i++)
+        ASSERT_TRUE(put(m, 3500 + i, 1, i)) << m.sentence;
+    EXPECT_LE(space(), MOST + SLACK);
+    EXPECT_EQ(m.read(), content);
+}
+
+TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
+{
+    small.max_reflection_bytes = 1;
+    Mapped m(file, small);
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(put(m, 100, 2000, 3)) << m.sentence;
+    ASSERT_TRUE(put(m, 3000, 1, 4) && put(m, 3001, 30, 5)) << m.sentence;
+    ato_tx *t = ato_tx_begin(0);
+    for (size_t page : {7, 1030, 1031, 2500, 4000}) {
+        const Bytes news = pattern(PAGE, static_cast<unsigned>(page));
+        ASSERT_TRUE(ato_tx_memcpy(t, m.base + page * PAGE, news.data(), PAGE, 0));
+        std::copy(news.begin(), news.end(), content.begin() + static_cast<long>(page * PAGE));
+    }
+    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_EQ(m.read(), content);
+}
+
+// The pages that are written again and again fit; others pass by.
+TEST_P(Budget, PagesThatAreWrittenOftenKeepTheirSpace)
+{
+    Mapped m(file, small);
+    ASSERT_TRUE(m) << m.sentence;
+    constexpr size_t HOT = 10;
+    long again = 0, rounds = 0;
+    FsFaults faults;
+    for (unsigned round = 0; round < 30; round++) {
+        for (size_t i = 0; i < HOT; i++)
+            ASSERT_TRUE(put(m, 2048 + i, 1, round)) << m.sentence;
+        const long before = faults.count("fallocate");
+        for (size_t i = 0; i < HOT; i++)
+            ASSERT_TRUE(put(m, 2048 + i, 1, round + 1)) << m.sentence;
+        again += faults.count("fallocate") - before;
+        for (unsigned i = 0; i < 8; i++)
+            ASSERT_TRUE(put(m, round * 8 + i, 1, round)) << m.sentence;
+        rounds++;
+    }
+    EXPECT_EQ(again, 0) << "of " << rounds << " rounds";
+    EXPECT_LE(space(), MOST + SLACK);
+    EXPECT_EQ(m.read(), content);
 }
 
 } // namespace
