@@ -40,9 +40,9 @@ class Gc(Lab):
     def objects():
         return sorted(n for n in os.listdir('/dev/shm') if n.startswith('ato-') and len(n) > 36)
 
-    def gc(self, *words, status=0, where=None):
+    def gc(self, *words, status=0, where=None, **more):
         """{name: (kind, result)} of what is found."""
-        found = self.json('gc', *words, where or self.dir, status=status)
+        found = self.json('gc', *words, where or self.dir, status=status, **more)
         self.assertTrue(found['complete'])
         self.assertTrue(all(i['bytes'] or i['kind'] == 'unfinished' for i in found['items']), found)
         return {os.path.basename(i['path']): (i['kind'], i['result']) for i in found['items']}
@@ -271,6 +271,21 @@ class Gc(Lab):
                 fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack('hhlli4x', fcntl.F_WRLCK, 0, byte, 1, 0))
                 self.assertEqual(self.gc('--delete=all'), {}, byte)
         self.assertEqual(self.gc('--delete=all'), {os.path.basename(name): ('reflection', 'removed')})
+
+    def test_a_user_without_permission_removes_nothing(self):
+        with open('/proc/self/uid_map', encoding='ascii') as f:
+            if int(f.read().split()[2]) <= lab.NOBODY:
+                self.skipTest('only root may be another user')
+        self.make('write')
+        self.make('empty', 'other')
+        os.unlink(self.dir + '/other')
+        for path, _, names in os.walk(self.dir):
+            for name in names:
+                os.chmod(os.path.join(path, name), 0o644)
+        before = self.snapshot(), self.objects()
+        found = self.gc('--delete=all', status=1, user=lab.NOBODY)
+        self.assertEqual(sorted(found.values()), [('reflection', 'failed'), ('shared memory', 'kept')])
+        self.assertEqual((self.snapshot(), self.objects()), before)
 
     def test_output_and_wrong_use(self):
         self.assertEqual(self.out('gc', self.sub), 'nothing was left\n')

@@ -96,7 +96,7 @@ static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, co
 
 static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16])
 {
-    const char *manifest = manifest_of(gc, id), *why = "the file is mapped, or just being mapped";
+    const char *manifest = manifest_of(gc, id), *why;
     char object[NAME_MAX + 2], path[NAME_MAX + 16];
     enum gc_fate fate = GC_KEPT;
     struct stat st;
@@ -109,6 +109,8 @@ static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16]
     if (!S_ISREG(st.st_mode))
         return;
     if (manifest && !is_unmapped(manifest, &lock)) {
+        why = lock < 0 ? "this user may not lock the manifest of its file"
+                       : "its file is mapped, or just being mapped";
         locks_close(lock);
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
         return;
