@@ -28,6 +28,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
@@ -84,6 +85,21 @@ static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t 
 }
 
 /* The same while all pages are held whose space a punch may cost (space_near()), and the size. */
+/* Writes the bitmaps and RefPages of held pages back. A dirty page of the cache might not lose its neighbours, and need
+ * space for them once more. */
+static int make_clean(struct file *f, uint64_t page, uint64_t end)
+{
+    char *at = f->r + layout_meta_page(page / CHUNK_PAGES);
+    const uint64_t n = (uint64_t)(file_r(f, end - 1) - at) + PAGE_BYTES;
+    /* explorer: drop flush survives: all that is valid is durable already, and a flush after it tells of a lost write too.
+     * No case of the explorer is on a disk. */
+    if (file_flush_data(f, at, n) < 0)
+        return -1;
+    if (f->persist.domain == PERSIST_PROCESS && msync(at, n, MS_SYNC) < 0)
+        return report_errno(errno, "cannot write the reflection of %s", f->pairing.path);
+    return 0;
+}
+
 static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
 {
     struct page_state *sizing = &f->shared.header->sizing;
@@ -98,6 +114,8 @@ static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint
         page++;
     if (page == end)
         r = give_back(f, first, n, words, true);
+        r = make_clean(f, from, end);
+    if (page == end && r == 0)
     release(f, from, page);
     page_release(sizing);
     return r;
@@ -141,7 +159,7 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last)
             error = errno;
         page = end;
     }
-    if (r >= 0)
+    if (error)
         errno = error;
     return r < 0 || error ? -1 : 0;
 }
