@@ -278,7 +278,8 @@ int ato_reclaim(void *addr, size_t n)
     if (find_own(&s, addr, n, "given back") < 0)
         return -1;
     CALL_ON(call, s.m);
-    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES,
+                         UINT64_MAX);
 }
 
 /* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up

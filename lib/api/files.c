@@ -3,6 +3,7 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/commit/journals.h"
+#include "lib/commit/reclaim.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -328,6 +329,9 @@ struct leaving {
     uint64_t entered; /* shared_header.entered at the last make_ready() */
 };
 
+/* How long a fast unmap gives space back, of a file with a budget. */
+enum { RECLAIM_NS = 1000 * 1000 };
+
 /* Does what has to be done before the last process detaches, or a part of it. With the attach lock. `freed`: the pages that dead
  * processes held. Returns 0: all is done; 1: call again, after other processes could take the lock; -1 with errno. */
 static int make_ready(struct file *f, struct leaving *l, bool freed)
@@ -345,8 +349,11 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     if (!f->shared.header->settled && flush_words(f) < 0)
         return -1;
     f->shared.header->settled = true;
-    if (!l->plain)
+    if (!l->plain) {
+        if (f->budget) /* what is not given back in this time is kept */
+            (void)reclaim_range(f, 0, UINT64_MAX / PAGE_BYTES - 1, clock_ns() + RECLAIM_NS);
         return 0;
+    }
     /* Other processes may have written to chunks that were deployed. */
     if (l->entered != f->shared.header->entered)
         l->job.next = 0;

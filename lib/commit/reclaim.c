@@ -17,6 +17,7 @@
 #include "lib/commit/reclaim.h"
 
 #include "lib/commit/deploy.h"
+#include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
@@ -27,8 +28,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
@@ -84,7 +85,6 @@ static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t 
     return result;
 }
 
-/* The same while all pages are held whose space a punch may cost (space_near()), and the size. */
 /* Writes the bitmaps and RefPages of held pages back. A dirty page of the cache might not lose its neighbours, and need
  * space for them once more. */
 static int make_clean(struct file *f, uint64_t page, uint64_t end)
@@ -100,6 +100,7 @@ static int make_clean(struct file *f, uint64_t page, uint64_t end)
     return 0;
 }
 
+/* The same while all pages are held whose space a punch may cost (space_near()), and the size. */
 static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
 {
     struct page_state *sizing = &f->shared.header->sizing;
@@ -113,9 +114,9 @@ static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint
     while (page < end && try_hold(f, page, &r))
         page++;
     if (page == end)
-        r = give_back(f, first, n, words, true);
         r = make_clean(f, from, end);
     if (page == end && r == 0)
+        r = give_back(f, first, n, words, true);
     release(f, from, page);
     page_release(sizing);
     return r;
@@ -144,7 +145,7 @@ static int next_space(const struct file *f, uint64_t *page, uint64_t *end)
     }
 }
 
-int reclaim_range(struct file *f, uint64_t first, uint64_t last)
+int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
 {
     uint64_t page = first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
@@ -158,6 +159,8 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last)
         if (r < 0)
             error = errno;
         page = end;
+        if (clock_ns() >= until)
+            break;
     }
     if (error)
         errno = error;

@@ -311,4 +311,19 @@ TEST_P(Budget, PagesThatAreWrittenOftenKeepTheirSpace)
     EXPECT_EQ(m.read(), content);
 }
 
+TEST_P(Budget, AFastUnmapGivesBackWhatIsUnused)
+{
+    for (bool budget : {false, true}) {
+        Mapped m(file, budget ? small : gather);
+        ASSERT_TRUE(m && put(m, 20, 60, 1 + budget)) << m.sentence;
+        ASSERT_EQ(ato_deploy(m.base + 20 * PAGE, 60 * PAGE), 0);
+        ASSERT_TRUE(put(m, 590, 1, 3));
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        // On a disk the first pages alone may take all the time that it takes.
+        EXPECT_TRUE(GetParam().disk || (space() < 20 * PAGE) == budget) << space();
+    }
+    Mapped m(file, small);
+    EXPECT_EQ(m.read(), content);
+}
+
 } // namespace
