@@ -327,6 +327,49 @@ class Doctor(Lab):
             self.assertIsNotNone(self.json('doctor', path, status=2)['error'])
 
 
+class Reclaim(Lab):
+    def storage(self):
+        return os.stat(self.reflection()).st_blocks * 512
+
+    def test_gives_back_what_is_not_needed_and_nothing_else(self):
+        with open(self.make('fast', name='other'), 'rb') as other:
+            self.ato('deploy', other.name)
+            content = other.read()
+        self.make('fast')
+        slices, needed = self.info(self.file)['slices_in_reflection'], self.storage()
+        self.patch(self.reflection(), 4 * 4096, b'x' * 2 * 4096)  # of pages without slices
+        taken = self.storage()
+        self.assertGreater(taken, needed)
+        found = self.json('reclaim', self.file)['files'][0]
+        self.assertEqual(found, {'file': self.file, 'error': None, 'storage_before': taken, 'storage': self.storage()})
+        self.assertLessEqual(self.storage(), needed)
+        self.assertRegex(self.out('reclaim', self.file), 'its reflection took .*, and takes ')
+        self.assertEqual(self.out('reclaim', '--quiet', self.file), '')
+        self.assertEqual(self.info(self.file)['slices_in_reflection'], slices)
+        self.ato('deploy', self.file)
+        with open(self.file, 'rb') as f:
+            self.assertEqual(f.read(), content)
+
+    def test_a_mapped_file(self):
+        self.make('fast')
+        self.patch(self.reflection(), 4 * 4096, b'x' * 2 * 4096)
+        taken = self.storage()
+        actor = self.hold(self.file)
+        self.out('reclaim', self.file)
+        self.assertLess(self.storage(), taken)
+        actor.end()
+
+    def test_files_that_have_no_reflection_or_cannot_be_mapped(self):
+        self.assertEqual(self.out('reclaim', self.make()), self.file + ': is plain\n')
+        self.assertIn('none', self.err('reclaim', self.dir + '/none', status=2))
+        self.make('fast')
+        with open(self.file, 'r+b') as f:
+            f.truncate(4096)
+        before = self.storage()
+        self.assertIn(self.file, self.err('reclaim', self.file, status=1))
+        self.assertEqual(self.storage(), before)
+
+
 class Bench(Lab):
     media = False
 

@@ -11,9 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tool_command *const commands[] = {
-    &info_command,  &deploy_command, &check_command, &doctor_command, &top_command,
-    &bench_command, &map_command,    &gc_command,    &sqlite_command, NULL};
+static const struct tool_command *const commands[] = {&info_command,
+                                                      &deploy_command,
+                                                      &check_command,
+                                                      &doctor_command,
+                                                      &top_command,
+                                                      &reclaim_command,
+                                                      &bench_command,
+                                                      &map_command,
+                                                      &gc_command,
+                                                      &sqlite_command,
+                                                      NULL};
 
 static void say_usage(FILE *out)
 {
