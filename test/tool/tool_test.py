@@ -340,6 +340,8 @@ class Reclaim(Lab):
         self.patch(self.reflection(), 4 * 4096, b'x' * 2 * 4096)  # of pages without slices
         taken = self.storage()
         self.assertGreater(taken, needed)
+        self.assertEqual(self.info(self.file)['unused_storage'], taken - 3 * 4096)
+        self.assertIn("which 'ato reclaim' gives back", self.out('info', self.file))
         found = self.json('reclaim', self.file)['files'][0]
         self.assertEqual(found, {'file': self.file, 'error': None, 'storage_before': taken, 'storage': self.storage()})
         self.assertLessEqual(self.storage(), needed)

@@ -50,6 +50,13 @@ static void gather(struct facts *f, struct look *l, const char *name)
         look_words(l->reflection, l->reflection_length, l->manifest.size, &f->words) == 0;
 }
 
+/* Bytes of the reflection that `ato reclaim` could give back, at most: some are meta pages, which it leaves. */
+static uint64_t unused_of(const struct facts *f)
+{
+    const uint64_t used = f->words.pages * PAGE_BYTES, all = f->look->reflection_storage;
+    return all > used ? all - used : 0;
+}
+
 /* ---- for programs ---- */
 
 static void write_guard(struct json *j, const struct facts *f)
@@ -100,6 +107,7 @@ static void write_json(struct json *j, const struct facts *f)
     bool reflected = f->has_record && l->reflection >= 0;
     write_known(j, reflected, "reflection_size", l->reflection_length);
     write_known(j, reflected, "reflection_storage", l->reflection_storage);
+    write_known(j, f->has_words, "unused_storage", unused_of(f));
     write_guard(j, f);
     json_bool(j, "changing", l->holders.attaching);
     look_holders_write(&l->holders, j);
@@ -143,6 +151,11 @@ static void say_pairing(const struct facts *f)
     if (l->reflection >= 0) {
         snprintf(text, sizeof(text), "takes %s", text_size(size, l->reflection_storage));
         line("", text);
+    }
+    if (f->has_words && unused_of(f)) {
+        snprintf(text, sizeof(text), "%s, which 'ato reclaim' gives back but for bitmaps",
+                 text_size(size, unused_of(f)));
+        line("unused", text);
     }
     if (f->has_words) {
         snprintf(text, sizeof(text), "%" PRIu64 ", %s of the file", f->words.slices,

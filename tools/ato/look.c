@@ -190,6 +190,7 @@ static void count_word(void *arg, uint64_t page, uint64_t word)
     if (page + 1 == pages && c->size % PAGE_BYTES)
         valid = bitmap_touched(0, (unsigned)(c->size % PAGE_BYTES));
     w->slices += bitmap_count(word & valid);
+    w->pages++;
     w->slices_beyond += bitmap_count(word & ~valid);
 }
 

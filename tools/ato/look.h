@@ -123,6 +123,7 @@ void look_holders_write(const struct look_holders *h, struct json *j);
 /* Counts of the bitmaps of a reflection, for an original of `size` bytes. */
 struct look_words {
     uint64_t slices;                     /* valid in the reflection */
+    uint64_t pages;                      /* that have such slices */
     uint64_t words_beyond, first_beyond; /* not 0, of pages beyond the end; the first such page */
     uint64_t slices_beyond;              /* in the last page, beyond the end */
 };
