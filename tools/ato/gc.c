@@ -116,7 +116,7 @@ static int run(const struct tool_request *request)
     uint64_t failed, blind;
     struct stat st;
     const char *folder = request->count ? request->names[0] : ".";
-    gc.delete = !request->delete ? GC_NOTHING : *request->delete ? GC_ALL : GC_THE_USELESS;
+    gc.delete = !request->deletes ? GC_NOTHING : *request->deletes ? GC_ALL : GC_THE_USELESS;
     if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
         gc_add(&gc, GC_BLIND, "folder", folder, 0, "it is not a folder");
     else

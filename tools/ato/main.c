@@ -187,7 +187,7 @@ static int run(const struct tool_command *c, int argc, char **argv)
             request.prefer = take_side(c, optarg);
             break;
         case DELETE:
-            request.delete = take_extent(c, optarg);
+            request.deletes = take_extent(c, optarg);
             break;
         case SVG:
         case PNG:

@@ -20,7 +20,7 @@ struct tool_request {
     bool json, quiet;
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
     uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
-    const char *delete;    /* NULL: nothing is removed; else what --delete names, "" by default */
+    const char *deletes;   /* NULL: nothing is removed; else what --delete names, "" by default */
     const char *svg, *png; /* of --svg and --png; NULL: none */
     char **paths;          /* of --path; ends with NULL */
     char **names;          /* operands */
