@@ -65,6 +65,8 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
     } made_for[] = {
         {"", "lib/api/files.c", "two chunks, two dead|two dead"},
         {"", "lib/file/page.c", "two dead|threads, one page"},
+        {"drop fence", "lib/file/page.c", "two dead"},
+        {"delay fence", "lib/file/page.c", "two dead"},
         {"drop flush", "reflection/format/journal.c", "dead in a commit"},
         {"drop fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
         {"delay fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
