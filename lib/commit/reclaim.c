@@ -100,7 +100,7 @@ static int make_clean(struct file *f, uint64_t page, uint64_t end)
     return 0;
 }
 
-/* The same while all pages are held whose space a punch may cost (space_near()), and the size. */
+/* The same while all pages are held whose space a punch may cost (space_near()), and the size; or nothing, if somebody holds one. */
 static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
 {
     struct page_state *sizing = &f->shared.header->sizing;
@@ -120,6 +120,13 @@ static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint
     release(f, from, page);
     page_release(sizing);
     return r;
+}
+
+/* Of n pages of one chunk, of which the caller holds none, gives back the unused RefPages, as far as others let it. */
+static int reclaim_pages(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
+{
+    return space_is_joint(f) ? give_back_near(f, first, n, words)
+                             : give_back(f, first, n, words, false);
 }
 
 /* Moves *page to the next one with space in the reflection, and sets *end to the first one behind it without, or of another
@@ -154,8 +161,7 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
         end = lesser(end, last + 1);
         r = file_read_words(f, page, end - page, words);
         if (r == 0)
-            r = space_is_joint(f) ? give_back_near(f, page, end - page, words)
-                                  : give_back(f, page, end - page, words, false);
+            r = reclaim_pages(f, page, end - page, words);
         if (r < 0)
             error = errno;
         page = end;
@@ -234,10 +240,7 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
             last = pages[next];
             words[last - first] = 0;
         }
-        if (space_is_joint(f))
-            (void)give_back_near(f, first, last - first + 1, words);
-        else
-            (void)give_back(f, first, last - first + 1, words, false);
+        (void)reclaim_pages(f, first, last - first + 1, words); /* what is not given back is kept */
     }
 }
 

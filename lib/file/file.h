@@ -25,8 +25,8 @@
  * space_give_back() frees space; and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
-#define CHUNK_META_SPACE                                                                           \
-    0x2000u /* the meta page has space for stores, unless shared_header.punched is set */
+/* The meta page has space for stores, unless shared_header.punched is set. */
+#define CHUNK_META_SPACE 0x2000u
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 

@@ -51,9 +51,8 @@
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
     uint32_t holder;
-    uint8_t
-        seen; /* of the version, when space was last looked for (reclaim.c); set by the holder. The four
-                        bytes from here on are a futex */
+    /* Bits of the version when space was last looked for (reclaim.c); set by the holder. The four bytes from here on are a futex. */
+    uint8_t seen;
     uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */

@@ -23,7 +23,7 @@
 
 struct database;
 
-/* SQLite's. */
+/* The size of SQLite's smallest pages. */
 enum { LEAST_PAGE = 512 };
 
 struct connection {

@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* SQLite's bytes for SHARED. */
@@ -60,7 +59,7 @@ static_assert(sizeof(struct lock_words) == ATO_SHARED_MAX, "layout");
  * that fewer than one of a thousand has to wait. */
 enum { TURN_NS = 1000 * 1000, LONG_TURN_NS = 10 * TURN_NS };
 
-/* When a turn that was not taken ends: who has it may be stopped. */
+/* A turn ends if its owner has not taken RESERVED for so long: that process may be stopped. */
 enum { UNUSED_NS = 5 * TURN_NS };
 
 /* A writer that goes on takes RESERVED again sooner. */
@@ -144,13 +143,6 @@ static bool is_alive(const struct locks *l, uint64_t word)
 
 /* ---- sleep ---- */
 
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static bool wake(uint32_t *futex, int n)
 {
     const bool asleep = LOAD(futex) && SWAP(futex, 0);
@@ -208,7 +200,7 @@ static enum locks_result rest(struct locks *l, struct wait *w, uint64_t holder, 
         __builtin_ia32_pause();
         return LOCKS_OK;
     }
-    const uint64_t time = now();
+    const uint64_t time = locks_clock();
     if (!w->sleeps) {
         w->sleeps = true;
         w->asked = time;
@@ -340,7 +332,7 @@ static bool is_free(const struct locks *l, int line)
     uint32_t next = LOAD(&l->words->next);
     if (LOAD(&l->words->writer))
         return false;
-    if (next && next != (uint32_t)line + 1 && now() - LOAD(&l->words->since) >= UNUSED_NS) {
+    if (next && next != (uint32_t)line + 1 && locks_clock() - LOAD(&l->words->since) >= UNUSED_NS) {
         (void)REPLACE(&l->words->next, next, 0);
         next = 0;
     }
@@ -366,15 +358,16 @@ static void leave_queue(struct locks *l, int line)
 /* Whether RESERVED is free, and stays so. */
 static bool is_left(const struct locks *l)
 {
-    const uint64_t uses = LOAD(&l->words->uses), end = now() + LEFT_NS;
+    const uint64_t uses = LOAD(&l->words->uses), end = locks_clock() + LEFT_NS;
     while (!LOAD(&l->words->writer) && LOAD(&l->words->uses) == uses) {
-        if (now() >= end)
+        if (locks_clock() >= end)
             return true;
         __builtin_ia32_pause();
     }
     return false;
 }
 
+/* Gets the next turn, if it is nobody's. */
 static bool take_turn(struct locks *l, int line, uint64_t time)
 {
     STORE(&l->words->since, time);
@@ -403,7 +396,7 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
             r = rest(l, &w, LOAD(&l->words->lines[first % LINES].word), 10 * NAP_NS);
             continue;
         }
-        const uint64_t time = now();
+        const uint64_t time = locks_clock();
         if (!place->head) {
             place->head = time;
             w.spins = SPINS;
@@ -458,7 +451,7 @@ void locks_unreserve(struct locks *l, int line)
         return;
     STORE(&l->words->uses, LOAD(&l->words->uses) + 1);
     if (LOAD(&l->words->next))
-        STORE(&l->words->since, now());
+        STORE(&l->words->since, locks_clock());
     /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
     (void)SWAP(&l->words->writer, 0);
     if (wake_others(l) && ++l->words->lines[line].woke % COMMITS == 0)

@@ -26,6 +26,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 struct lock_words;
 
@@ -36,6 +37,14 @@ struct locks {
     int fd;           /* whose description has the door */
     uint64_t owner;   /* of this process in a word */
 };
+
+/* Returns CLOCK_MONOTONIC in nanoseconds. */
+static inline uint64_t locks_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 /* LOCKS_FAILED: with errno and ato_errormsg(). */
 enum locks_result { LOCKS_OK, LOCKS_BUSY, LOCKS_FAILED };

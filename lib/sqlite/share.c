@@ -4,6 +4,7 @@
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
+#include "locks.h"
 #include "mask.h"
 
 #include <errno.h>
@@ -32,13 +33,6 @@ static _Thread_local uint64_t *sleeps;
 
 /* Connections that were closed in this process. */
 static uint64_t closed;
-
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t wait_of(const struct connection *c)
 {
@@ -213,9 +207,9 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
 static int begin_memory(struct connection *c)
 {
     const struct timespec nap = {.tv_nsec = 200 * 1000};
-    const uint64_t end = now() + wait_of(c);
+    const uint64_t end = locks_clock() + wait_of(c);
     int r;
-    while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && now() < end)
+    while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && locks_clock() < end)
         nanosleep(&nap, NULL);
     return r;
 }
