@@ -12,6 +12,7 @@
 #include "text.h"
 #include "tool.h"
 
+#include "lib/file/clock.h"
 #include "reflection/media/domain.h"
 
 #include <errno.h>
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { TURNS = 4096, DEFAULT_MS = 9500 };
 #define BATCH_NS 5e5
@@ -73,9 +73,7 @@ static void end_by_signal(void)
 
 static uint64_t now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+    return clock_ns() / 1000000;
 }
 
 /* Finds how many operations a batch has, which also warms up. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench_work.h"
 
+#include "lib/file/clock.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
 
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
@@ -54,13 +54,6 @@ static uint64_t next_random(struct bench *b)
     b->random ^= b->random >> 7;
     b->random ^= b->random << 17;
     return b->random;
-}
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
 /* ---- the floor ---- */
@@ -196,11 +189,11 @@ int bench_batch(struct bench *b, const struct bench_operation *o, unsigned n, bo
             (o->kind == BENCH_READ ? HALF : 0) + next_random(b) % (HALF / o->bytes) * o->bytes;
     for (int turn = 0; turn < 2; turn++) {
         const bool libato = (turn == 0) == libato_first;
-        const double begin = now_ns();
+        const uint64_t begin = clock_ns();
         for (unsigned i = 0; i < n; i++)
             if ((libato ? libato_do : floor_do)(b, o, b->at + i * each) < 0)
                 return -1;
-        *(libato ? libato_ns : floor_ns) = (now_ns() - begin) / n;
+        *(libato ? libato_ns : floor_ns) = (double)(clock_ns() - begin) / n;
     }
     return 0;
 }

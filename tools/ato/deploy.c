@@ -259,8 +259,6 @@ static int run(const struct tool_request *request)
 {
     static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_GOOD, TOOL_BAD,
                                    TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
-    /* The worst result counts: a failure outweighs a file that could not be read. */
-    static const int weights[] = {0, 1, 3, 2};
     struct json j;
     int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
@@ -275,8 +273,7 @@ static int run(const struct tool_request *request)
             write_json(&j, &d);
         else
             say(&d, request->quiet);
-        if (weights[statuses[d.result]] > weights[status])
-            status = statuses[d.result];
+        status = tool_worst(status, statuses[d.result]);
     }
     if (request->json)
         json_finish(&j, status);

@@ -59,7 +59,7 @@ static bool is_unmapped(const char *manifest, int *lock)
         return false;
     locks_keep(*lock);
     return locks_try(*lock, F_WRLCK, 0, 1) == LOCKS_MINE &&
-           locks_ask(*lock, 1, MANIFEST_SLOTS + 1) == LOCKS_FREE;
+           locks_ask(*lock, 1, PAIRING_LIVES) == LOCKS_FREE;
 }
 
 /* Checks an object that is open for writing. Returns its fate, with *why. */

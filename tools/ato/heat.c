@@ -14,7 +14,7 @@ static void count(void *arg, uint64_t page, uint64_t word)
     const uint64_t here = h->slices - page * PAGE_SLICES;
     if (here < PAGE_SLICES)
         word &= (1ull << here) - 1;
-    const uint32_t bits = (uint32_t)__builtin_popcountll(word);
+    const uint32_t bits = bitmap_count(word);
     h->count[page / h->bin_pages] += bits;
     h->reflected += bits;
     progress_show(h->progress, page, h->pages);

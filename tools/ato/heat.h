@@ -21,6 +21,11 @@ struct heat {
     struct progress *progress;
 };
 
+static inline double heat_percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
 /* A range of bins, for a cell of a picture. */
 struct heat_cell {
     uint64_t page, pages, slices, reflected;

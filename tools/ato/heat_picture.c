@@ -130,8 +130,7 @@ int heat_write_svg(const struct heat *h, const struct look *l, const char *name,
         o.file,
         ": %s</text>\n<text x=\"4\" y=\"34\">%" PRIu64 " of %" PRIu64
         " slices are in the reflection (%.1f %%); white: none, dark red: all of a cell</text>\n",
-        text_size(size, h->size), h->reflected, h->slices,
-        h->slices ? 100.0 * (double)h->reflected / (double)h->slices : 0);
+        text_size(size, h->size), h->reflected, h->slices, heat_percent(h->reflected, h->slices));
     for (uint64_t i = 0; i < g.cells; i++) {
         const struct heat_cell c = heat_cell(h, g.each, i);
         colour(&c, rgb);

@@ -17,11 +17,6 @@
 
 enum { LINES = 16, LEVELS = 8, JSON_CELLS = 1024 };
 
-static double percent(uint64_t part, uint64_t whole)
-{
-    return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* Returns 0 for none, LEVELS for all, and what is between for some. */
 static unsigned level(const struct heat_cell *c)
 {
@@ -53,11 +48,11 @@ static void draw(const struct heat *h)
     const uint64_t each = heat_divide(h, width * LINES, &cells);
     char size[TEXT_SIZE];
     printf("  %s none of the slices, %s some, %s all; a sign stands for %s\n", sign[0], sign[3],
-           sign[LEVELS], text_size(size, heat_cell(h, each, 0).pages * 4096));
+           sign[LEVELS], text_size(size, heat_cell(h, each, 0).pages * PAGE_BYTES));
     for (uint64_t first = 0; first < cells; first += width) {
         const uint64_t end = first + width < cells ? first + width : cells;
         uint64_t reflected = 0, slices = 0;
-        printf("  %5.1f %% ", percent(heat_cell(h, each, first).page, h->pages));
+        printf("  %5.1f %% ", heat_percent(heat_cell(h, each, first).page, h->pages));
         for (uint64_t i = first; i < first + width; i++) {
             if (i >= end) {
                 putchar(' ');
@@ -68,7 +63,7 @@ static void draw(const struct heat *h)
             slices += c.slices;
             fputs(sign[level(&c)], stdout);
         }
-        printf("  %5.1f %%\n", percent(reflected, slices));
+        printf("  %5.1f %%\n", heat_percent(reflected, slices));
     }
 }
 
@@ -78,7 +73,7 @@ static void say(const struct heat *h, const struct look *l, const char *name)
     text_put(stdout, name);
     printf(": %s, %s: %" PRIu64 " of %" PRIu64 " slices are in the reflection (%.1f %%)\n",
            look_state_name(l->state), text_size(size, h->size), h->reflected, h->slices,
-           percent(h->reflected, h->slices));
+           heat_percent(h->reflected, h->slices));
     if (l->problem[0]) {
         fputs("  problem: ", stdout);
         text_put(stdout, l->problem);

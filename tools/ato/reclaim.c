@@ -133,9 +133,7 @@ static int run(const struct tool_request *request)
         } else {
             say(&r, request->quiet);
         }
-        /* A failure outweighs a file that could not be read. */
-        if (r.status == TOOL_BAD || !status)
-            status = r.status;
+        status = tool_worst(status, r.status);
     }
     if (request->json)
         json_finish(&j, status);

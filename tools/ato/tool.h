@@ -16,6 +16,12 @@ enum {
     TOOL_USAGE = 64, /* EX_USAGE */
 };
 
+/* Returns the exit status of two together: a failure outweighs what could not be read. */
+static inline int tool_worst(int a, int b)
+{
+    return a == TOOL_BAD || b == TOOL_BAD ? TOOL_BAD : a ? a : b;
+}
+
 struct tool_request {
     bool json, quiet;
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */

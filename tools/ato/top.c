@@ -10,6 +10,7 @@
 #include "look.h"
 #include "tool.h"
 
+#include "lib/file/clock.h"
 #include "lib/file/file.h"
 #include "reflection/media/report.h"
 #include "text.h"
@@ -47,13 +48,6 @@ static void stop(int signal)
 {
     (void)signal;
     interrupted = 1;
-}
-
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* ---- looking ---- */
@@ -107,7 +101,7 @@ static int take_sight(struct sight *s, struct look *l, const char *name)
         return -1;
     s->holders = l->holders;
     s->size = l->manifest.has_size ? l->manifest.size : l->identity.size;
-    s->ns = now();
+    s->ns = clock_ns();
     int fd = l->manifest.found == MANIFEST_VALID && l->manifest.fd >= 0
                  ? look_shared(&l->manifest.record, &h)
                  : -1;
