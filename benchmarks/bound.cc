@@ -32,7 +32,7 @@ struct Entry {
 } // namespace
 
 Bound::Bound(size_t file_bytes)
-    : o_("bound-o", file_bytes), r_("bound-r", layout_reflection_bytes(file_bytes)),
+    : o_("bound-o", file_bytes), r_("bound-r", layout_reflection_bytes(LAYOUT_DENSE, file_bytes)),
       list_("bound-list", PAGE_BYTES)
 {
     o_.populate();
@@ -46,7 +46,7 @@ Bound::Bound(size_t file_bytes)
 
 uint64_t *Bound::word_of(const Write &w) const
 {
-    return reinterpret_cast<uint64_t *>(r_.at(layout_word(w.offset / PAGE_BYTES)));
+    return reinterpret_cast<uint64_t *>(r_.at(layout_word(LAYOUT_DENSE, w.offset / PAGE_BYTES)));
 }
 
 void Bound::write_at_once(const char *source, const Write *writes, size_t count)
@@ -58,11 +58,13 @@ void Bound::write_at_once(const char *source, const Write *writes, size_t count)
         uint64_t in_page = w.offset % PAGE_BYTES, page = w.offset - in_page;
         uint64_t first = in_page / SLICE_BYTES, last = (in_page + w.bytes - 1) / SLICE_BYTES;
         for (uint64_t slice = first; slice <= last; slice++) {
-            char *home = bitmap >> slice & 1 ? o_.at(page) : r_.at(layout_reflected(page));
+            char *home = bitmap >> slice & 1
+                             ? o_.at(page)
+                             : r_.at(layout_refpage(LAYOUT_DENSE, page / PAGE_BYTES));
             stream_line(home + slice * SLICE_BYTES,
                         source + w.source + (slice - first) * SLICE_BYTES);
         }
-        list[i] = {layout_word(w.offset / PAGE_BYTES),
+        list[i] = {layout_word(LAYOUT_DENSE, w.offset / PAGE_BYTES),
                    bitmap ^
                        bitmap_slices(static_cast<unsigned>(first), static_cast<unsigned>(last))};
     }

@@ -26,7 +26,8 @@ class Floor : public Backend
 {
   public:
     explicit Floor(size_t file_bytes)
-        : data_("floor", file_bytes), words_("floor-words", layout_reflection_bytes(file_bytes))
+        : data_("floor", file_bytes),
+          words_("floor-words", layout_reflection_bytes(LAYOUT_DENSE, file_bytes))
     {
     }
 
@@ -47,7 +48,8 @@ class Floor : public Backend
     {
         static thread_local uint64_t value;
         uint64_t first = w.offset / PAGE_BYTES;
-        auto word = reinterpret_cast<volatile uint64_t *>(words_.at(layout_word(first)));
+        auto word =
+            reinterpret_cast<volatile uint64_t *>(words_.at(layout_word(LAYOUT_DENSE, first)));
         for (size_t i = 0; i < pages(w); i++)
             word[i] = ++value;
         return word;

@@ -71,8 +71,10 @@ enum ato_domain {
 };
 
 enum ato_format {
-    ATO_FORMAT_DENSE = 0, /* one RefPage for each page of the file; space only where written */
-    ATO_FORMAT_SPARSE = 1 /* for few updates far apart; not in this version: ENOTSUP */
+    ATO_FORMAT_DENSE = 0,  /* one RefPage for each page of the file; space only where written */
+    ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that is written: for few updates far apart */
+    ATO_FORMAT_AUTO =
+        2 /* sparse if the file has a GiB or more, and less is free on the reflection's medium than it has */
 };
 
 /* ato_options.flags */
@@ -112,9 +114,9 @@ struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
-    int format;         /* enum ato_format; at the reflection's creation only */
-    unsigned flags;     /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
-    size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()); reserves address
+    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
+    unsigned flags;  /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
+    size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
      * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.

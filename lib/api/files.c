@@ -7,6 +7,7 @@
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
+#include "lib/file/place.h"
 #include "lib/file/space.h"
 #include "lib/file/views.h"
 #include "lib/read/guard.h"
@@ -60,6 +61,8 @@ static void destroy(struct file *f, bool remove_shared)
     views_unmap(f);
     shared_close(&f->shared, remove_shared);
     pairing_close(&f->pairing);
+    if (f->reader)
+        free(f->reader->index);
     free(f->reader);
     free(f);
 }
@@ -101,19 +104,33 @@ void files_forget(void)
  * errno. */
 static int flush_words(struct file *f)
 {
-    uint64_t chunks = (layout_pages(f->pairing.size) + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    const uint32_t format = file_format(f);
+    const uint64_t places = file_places(f, f->pairing.size), each = layout_chunk(format);
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, format, 0, (places + each - 1) / each)
     {
         /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
          * small blocks, parts of that page may be holes after a backup was restored: allocate them
          * first. */
         if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
             return -1;
-        if (persist_flush_any(&f->persist, f->r + layout_meta_page(chunk), PAGE_BYTES) < 0)
+        if (persist_flush_any(&f->persist, f->r + layout_meta_page(format, chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
     persist_fence(&f->persist);
     return 0;
+}
+
+/* Sparse: finds out where the pages have their places. Their words are settled: otherwise a page could have one that is visible, and
+ * another one that is still durable. */
+static int index_places(struct file *f)
+{
+    const uint64_t n = place_count(f);
+    return n == UINT64_MAX || shared_make_index(&f->shared, n) < 0 ||
+                   place_build(f, f->pairing.size, &f->shared.header->next_place) < 0
+               ? -1
+               : 0;
 }
 
 /* For the first process that attaches: makes new shared memory, and removes that of dead processes.
@@ -123,7 +140,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
     struct pairing *pr = &f->pairing;
     uint64_t generation = pr->record.shm_generation;
     /* A system call at the first touch of each page would cost far more. */
-    const bool flushed = f->persist.domain == PERSIST_MSYNC;
+    const bool flushed = f->persist.domain == PERSIST_MSYNC || f->sparse;
     if (flushed && !pr->settled && flush_words(f) < 0)
         return -1;
     if (!pr->record.guard.bytes &&
@@ -145,6 +162,8 @@ static int attach_first(struct file *f, const struct ato_options *o)
                       &pr->identity.trust) < 0)
         return -1;
     f->shared.header->settled = flushed || pr->settled;
+    if (f->sparse && index_places(f) < 0)
+        return -1;
     if (attach_enter(f) < 0)
         return -1;
     return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
@@ -197,6 +216,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
         domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .domain = domain,
+                              .format = wish->options->format,
                               .borrow = wish->options->flags & ATO_BORROW_FD,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
@@ -206,6 +226,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0)
         return -1;
     f->persist = f->pairing.persist;
+    f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
@@ -306,7 +327,7 @@ static int check_length(const struct file *f)
     if (o < 0 || r < 0)
         return report_errno(errno, "cannot find the length of %s%s",
                             o < 0 ? "" : "the reflection of ", f->pairing.path);
-    if ((uint64_t)r < layout_reflection_bytes(size))
+    if ((uint64_t)r < layout_reflection_bytes(file_format(f), size))
         return report_error(ESTALE,
                             "another program truncated the reflection of %s while the file was "
                             "mapped: the file cannot be made plain",
@@ -350,7 +371,9 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         return -1;
     f->shared.header->settled = true;
     if (!l->plain) {
-        if (f->budget) /* what is not given back in this time is kept */
+        if (f->gives_back)
+            (void)plain_give_back(f);
+        else if (f->budget) /* what is not given back in this time is kept */
             (void)reclaim_range(f, 0, UINT64_MAX / PAGE_BYTES - 1, clock_ns() + RECLAIM_NS);
         return 0;
     }

@@ -35,17 +35,28 @@ int options_check_policy(int policy)
     return 0;
 }
 
+/* Reads the variable `name`, which is one of `words`. Returns its place among them; 0 if it is not set; -1 with EINVAL. */
+static int from_environment(const char *name, const char *const words[], int n, const char *all)
+{
+    const char *word = secure_getenv(name);
+    if (!word || !*word)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    return report_error(EINVAL, "%s '%.40s' is none of %s", name, word, all);
+}
+
 static int policy_from_environment(void)
 {
     static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
-    const char *word = secure_getenv("ATO_READ_POLICY");
-    if (!word || !*word)
-        return ATO_READ_LAZY;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word, names[i]) == 0)
-            return i;
-    return report_error(EINVAL, "ATO_READ_POLICY '%.40s' is none of lazy, gather, adaptive, eager",
-                        word);
+    return from_environment("ATO_READ_POLICY", names, 4, "lazy, gather, adaptive, eager");
+}
+
+static int format_from_environment(void)
+{
+    static const char *const names[] = {"dense", "sparse", "auto"};
+    return from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto");
 }
 
 /* How long a plain call waits. It is the same for all of the process. */
@@ -74,10 +85,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
-    if (o->format != ATO_FORMAT_DENSE && o->format != ATO_FORMAT_SPARSE)
+    if (o->format < ATO_FORMAT_DENSE || o->format > ATO_FORMAT_AUTO)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
-    if (o->format == ATO_FORMAT_SPARSE)
-        return report_error(ENOTSUP, "this version does not have the sparse format");
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
     if (o->flags &
         ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD | both))
@@ -88,7 +97,9 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->read_policy == ATO_READ_LAZY)
         o->read_policy = policy_from_environment();
-    if (o->read_policy < 0 || take_patience() < 0)
+    if (o->format == ATO_FORMAT_DENSE)
+        o->format = format_from_environment();
+    if (o->read_policy < 0 || o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)
         o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");

@@ -14,18 +14,20 @@
 /* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
-    uint64_t words[CHUNK_PAGES], pages = layout_pages(size);
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
     *slices = 0;
     if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
-    uint64_t chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    FOR_EACH_META(chunk, f->pairing.reflection, 0, chunks)
+    const uint64_t places = file_places(f, size), each = layout_chunk(file_format(f));
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, file_format(f), 0, (places + each - 1) / each)
     {
-        const uint64_t n = lesser(pages - chunk * CHUNK_PAGES, CHUNK_PAGES);
-        if (file_read_words(f, chunk * CHUNK_PAGES, n, words) < 0)
+        const uint64_t n = lesser(places - chunk * each, each);
+        if (file_read_words(f, chunk * each, n, words, pages) < 0)
             return -1;
         for (uint64_t i = 0; i < n; i++)
-            *slices += bitmap_count(words[i]);
+            *slices += pages[i] < layout_pages(size) ? bitmap_count(words[i]) : 0;
     }
     return 0;
 }

@@ -233,7 +233,7 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
                                : NULL;
     if (!s)
         return 1;
-    const struct homes homes = file_homes(f, offset / PAGE_BYTES);
+    const struct homes homes = file_homes_of(f, offset / PAGE_BYTES, s);
     if (!pages)
         page_fetch(&homes, s, (unsigned)begin);
     else

@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
     struct page_state *s = shared_state(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return -1;
-    const struct homes homes = file_homes(f, page);
+    const struct homes homes = file_homes_of(f, page, s);
     page_fetch(&homes, s, begin);
     int r = reservation_take_within(f, s, offset + n, &plain);
     if (__builtin_expect(r < 0, 0))

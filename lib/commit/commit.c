@@ -29,19 +29,23 @@ int commit_flush(const struct held_page *pages, uint64_t n)
     for (uint64_t i = commit_next(pages, n, 0), next; i < n; i = next) {
         struct file *f = pages[i].file;
         const uint64_t first = pages[i].page;
-        uint64_t last = first, o = 0, r = 0;
+        uint64_t last = first, o = 0;
+        const char *r = NULL, *r_end = NULL;
         if (f->persist.domain != PERSIST_MSYNC) /* one commit has one domain */
             return 0;
         for (next = i; next < n && pages[next].file == f && pages[next].page >= last &&
-                       pages[next].page - last < CHUNK_PAGES;
+                       (f->sparse || pages[next].page - last < CHUNK_PAGES);
              next = commit_next(pages, n, next + 1)) {
             last = pages[next].page;
             o |= pages[next].pending & pages[next].state->bitmap;
-            r |= pages[next].pending & ~pages[next].state->bitmap;
+            if (!(pages[next].pending & ~pages[next].state->bitmap))
+                continue;
+            const char *at = pages[next].homes.r;
+            r = r && r < at ? r : at;
+            r_end = r_end > at + PAGE_BYTES ? r_end : at + PAGE_BYTES;
         }
         if ((o && file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0) ||
-            (r && file_flush_data(f, file_r(f, first),
-                                  (uint64_t)(file_r(f, last) - file_r(f, first)) + PAGE_BYTES) < 0))
+            (r && file_flush_data(f, r, (uint64_t)(r_end - r)) < 0))
             return -1;
     }
     return 0;
@@ -233,7 +237,8 @@ static void begin_lane(struct journal_writer *w, const struct commit *c, const s
         if (!at->pending)
             continue;
         part = part_of(c, at->file, part);
-        journal_add(w, part->index, layout_word(at->page), commit_new_bitmap(at));
+        journal_add(w, part->index, (uint64_t)((const char *)at->homes.word - at->file->r),
+                    commit_new_bitmap(at));
     }
     for (unsigned i = 0; i < c->nparts; i++)
         if (c->parts[i].resizes)

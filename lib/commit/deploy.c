@@ -28,7 +28,8 @@ static int copy_home(struct mapping *m, struct held_page *at)
         return -1;
     /* The word is not 0, so it has space. But the pages beside its meta page may have none
      * (domain_make_storable()). */
-    if (!(s->flags & PAGE_R_ALLOCATED) && space_make_meta(f, at->page / CHUNK_PAGES) < 0)
+    if (!(s->flags & PAGE_R_ALLOCATED) &&
+        space_make_meta(f, file_place(f, at->page) / layout_chunk(file_format(f))) < 0)
         return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
@@ -96,6 +97,26 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
     return 0;
 }
 
+int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
+{
+    struct file *f = m->file;
+    const uint64_t batch = f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
+    struct page_span spans[BATCH_MSYNC];
+    for (uint64_t i = 0, count, r; i < n; i += count) {
+        count = lesser(n - i, batch);
+        for (uint64_t k = 0; k < count; k++)
+            spans[k] =
+                (struct page_span){f, pages[i + k], pages[i + k], pages[i + k] * PAGE_BYTES + 1};
+        struct page_set h;
+        page_set_init(&h);
+        r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(m, &h) < 0;
+        page_set_release(&h);
+        if (r)
+            return -1;
+    }
+    return 0;
+}
+
 /* Returns true if a reader of the slices `asked` should deploy the page. Counts the read if the policy is
  * adaptive. */
 static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
@@ -119,10 +140,11 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         struct page_state *s = shared_peek(&f->shared, page); /* the reader has looked */
-        const struct homes homes = file_homes(f, page);
         if (s && wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
-            page_try_reserve(f, s))
+            page_try_reserve(f, s)) {
+            const struct homes homes = file_homes_of(f, page, s);
             page_set_add(&h, f, page, s, &homes);
+        }
         if (h.n == BATCH) {
             int r = deploy_held(m, &h);
             page_set_release(&h);

@@ -14,6 +14,9 @@ int deploy_committed(struct mapping *m, struct page_set *h);
  * errno. */
 int deploy_held(struct mapping *m, struct page_set *h);
 
+/* Deploys all slices of n pages, in ascending order; waits for pages that others hold. Returns 0; -1 with errno. */
+int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n);
+
 /* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno. */
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 
@@ -31,6 +34,9 @@ struct plain_job {
     uint64_t next; /* chunks below this are deployed; 0 after other processes had the file mapped */
     bool gives_back; /* space is short: chunks give that of deployed pages back */
 };
+
+/* Gives back the space of all unused RefPages. The caller is as for plain_make(). Returns 0; -1 with errno. */
+int plain_give_back(struct file *f);
 
 /* Deploys the whole file, with several threads if it is large, and with little more space than the file takes. The
  * caller is the only process that has the file mapped, holds the attach lock, and has made all words durable; no other

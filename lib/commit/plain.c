@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
@@ -37,8 +38,8 @@ enum { PLENTY = 8 << 20 };
 struct turn {
     struct mapping *m;
     struct plain_job *job;
-    uint64_t pages, chunks; /* of the file; a chunk has 512 pages */
-    uint64_t end;           /* clock_ns() */
+    uint64_t places, chunks; /* of the reflection */
+    uint64_t end;            /* clock_ns() */
     int error;
     pthread_mutex_t progress;
 };
@@ -60,13 +61,15 @@ static int make_clean(const struct file *f, uint64_t at, uint64_t n)
     return 0;
 }
 
-/* Of n pages of one chunk, gives the space of those back that are deployed. */
+/* Of n places of one chunk, gives the space of those back whose pages are deployed. */
 static int give_back(struct file *f, uint64_t first, uint64_t n)
 {
-    const uint64_t meta = layout_meta_page(first / CHUNK_PAGES);
+    const uint32_t format = file_format(f);
+    const uint64_t meta = layout_meta_page(format, first / layout_chunk(format)),
+                   end_at = layout_refpage(format, first + n - 1) + PAGE_BYTES;
     uint64_t words[CHUNK_PAGES];
-    if (make_clean(f, meta, layout_reflected((first + n) * PAGE_BYTES - 1) + 1 - meta) < 0 ||
-        file_check(f) < 0 || file_read_words(f, first, n, words) < 0)
+    if (make_clean(f, meta, end_at - meta) < 0 || file_check(f) < 0 ||
+        file_read_words(f, first, n, words, NULL) < 0)
         return -1;
     /* persist-order W5 (writers: W2 in commit.h and commit.c, R4 in files.c): a word is durable before the space of the copy that
      * it makes invalid is given back. I2. */
@@ -84,28 +87,32 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
 /* Runs of at least this many pages are worth a system call for their page tables. */
 enum { LONG_RUN = 16 };
 
-/* Deploys n pages of one chunk. Skips the pages between runs of pages whose words have slices in R. In domain msync,
- * where a whole batch costs no more than one run, deploys all from the first run to the last. */
-static int deploy_runs(struct mapping *m, uint64_t first, const uint64_t *words, uint64_t n)
+static int by_number(const void *a, const void *b)
 {
-    const bool together = m->file->persist.domain == PERSIST_MSYNC;
-    uint64_t begin = UINT64_MAX, end = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        if (!words[i])
-            continue;
-        begin = together && begin < i ? begin : i;
-        end = i + 1;
-        while (end < n && words[end])
-            end++;
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Deploys the pages of n places of one chunk whose words are not 0. Changes `pages`. */
+static int deploy_places(struct mapping *m, const uint64_t *words, uint64_t *pages, uint64_t n)
+{
+    const uint64_t end =
+        layout_pages(file_size(m->file)); /* sparse: others may have been cut off */
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (words[i] && pages[i] < end)
+            pages[count++] = pages[i];
+    if (m->file->sparse)
+        qsort(pages, count, sizeof(*pages), by_number);
+    for (uint64_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && pages[next] == pages[next - 1] + 1;)
+            next++;
         /* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
          * it fails, the stores fault. */
-        if (end - i >= LONG_RUN)
-            (void)madvise(file_o(m->file, first + i), (end - i) * PAGE_BYTES, MADV_POPULATE_WRITE);
-        if (!together && deploy_range(m, first + begin, first + end - 1) < 0)
-            return -1;
-        i = end;
+        if (next - i >= LONG_RUN)
+            (void)madvise(file_o(m->file, pages[i]), (next - i) * PAGE_BYTES, MADV_POPULATE_WRITE);
     }
-    return together && end ? deploy_range(m, first + begin, first + end - 1) : 0;
+    return deploy_pages(m, pages, count);
 }
 
 /* Pages that are deployed at once where space is short. */
@@ -117,9 +124,12 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
     struct file *f = t->m->file;
     const bool gives_back = t->job->gives_back;
-    const uint64_t first = chunk * CHUNK_PAGES, n = lesser(t->pages - first, CHUNK_PAGES);
-    uint64_t words[CHUNK_PAGES];
-    if (file_read_words(f, first, n, words) < 0 || (gives_back && give_back(f, first, n) < 0))
+    const uint32_t format = file_format(f);
+    const uint64_t each = layout_chunk(format), first = chunk * each;
+    const uint64_t n = lesser(t->places - first, each);
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    if (file_read_words(f, first, n, words, pages) < 0 ||
+        (gives_back && give_back(f, first, n) < 0))
         return -1;
     if (!gives_back && is_short(f)) {
         errno = ENOSPC;
@@ -127,23 +137,25 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     }
     for (uint64_t i = 0, step; i < n; i += step) {
         step = gives_back ? lesser(n - i, STEP) : n;
-        if (deploy_runs(t->m, first + i, words + i, step) < 0 ||
+        if (deploy_places(t->m, words + i, pages + i, step) < 0 ||
             (gives_back && give_back(f, first + i, step) < 0))
             return -1;
     }
     /* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that one
      * munmap() at the end does not have to. */
-    (void)madvise(file_o(f, first), n * PAGE_BYTES, MADV_DONTNEED);
-    (void)madvise(f->r + layout_meta_page(chunk), (n + 1) * PAGE_BYTES, MADV_DONTNEED);
+    if (!f->sparse)
+        (void)madvise(file_o(f, first), n * PAGE_BYTES, MADV_DONTNEED);
+    (void)madvise(f->r + layout_meta_page(format, chunk), (n + 1) * PAGE_BYTES, MADV_DONTNEED);
     return 0;
 }
 
 /* Takes the next chunk whose meta page has data; t->chunks if there is none. */
 static uint64_t next_chunk(struct turn *t)
 {
+    const struct file *f = t->m->file;
     uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
     do {
-        found = meta_next(t->m->file->pairing.reflection, chunk, t->chunks);
+        found = meta_next(f->pairing.reflection, file_format(f), chunk, t->chunks);
     } while (!__atomic_compare_exchange_n(next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;
@@ -163,6 +175,14 @@ static void tell(struct turn *t, uint64_t bytes)
     pthread_mutex_unlock(&t->progress);
 }
 
+/* Returns how many bytes of the file count as done with so many chunks. (Sparse: the pages of a chunk are anywhere.) */
+static uint64_t part_of_file(const struct turn *t, uint64_t chunks)
+{
+    const double part = (double)chunks / (double)t->chunks;
+    return t->m->file->sparse ? (uint64_t)((double)file_size(t->m->file) * part)
+                              : chunks * CHUNK_PAGES * PAGE_BYTES;
+}
+
 static void fail(struct turn *t)
 {
     __atomic_store_n(&t->error, errno ? errno : EIO, __ATOMIC_RELAXED);
@@ -178,7 +198,7 @@ static void *work(void *arg)
         if (deploy_chunk(t, chunk) < 0)
             fail(t);
         else /* chunks are handed out in order, so all before this one are done, or nearly */
-            tell(t, (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
+            tell(t, part_of_file(t, chunk + 1));
     }
     return NULL;
 }
@@ -214,27 +234,42 @@ static void work_all(struct turn *t)
         pthread_join(threads[i], NULL);
 }
 
+int plain_give_back(struct file *f)
+{
+    const uint32_t format = file_format(f);
+    const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f));
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, format, 0, (places + each - 1) / each)
+    if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
+        return -1;
+    return 0;
+}
+
 int plain_make(struct file *f, struct plain_job *job)
 {
-    const uint64_t pages = layout_pages(file_size(f));
+    const uint64_t places = file_places(f, file_size(f)), each = layout_chunk(file_format(f));
+    const uint64_t bytes = f->sparse ? layout_meta_page(LAYOUT_SPARSE, places / each)
+                                     : layout_reflection_bytes(LAYOUT_DENSE, file_size(f));
     /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
     struct mapping whole = {.file = f, .threads = f->threads};
     struct turn t = {.m = &whole,
                      .job = job,
-                     .pages = pages,
-                     .chunks = (pages + CHUNK_PAGES - 1) / CHUNK_PAGES,
+                     .places = places,
+                     .chunks = (places + each - 1) / each,
                      .end = clock_ns() + TURN_MS * 1000000u,
                      .progress = PTHREAD_MUTEX_INITIALIZER};
+    if (places == UINT64_MAX)
+        return -1;
     /* A dirty page of another chunk would keep its neighbours from losing their space. */
-    if (job->gives_back && make_clean(f, 0, layout_reflection_bytes(file_size(f))) < 0)
+    if (job->gives_back && make_clean(f, 0, bytes) < 0)
         fail(&t);
     /* P2: in state `deployed`, which follows, words do not count. */
     f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;
     work_all(&t);
     /* Otherwise they are flushed, all at once, before another process may map the file (W2), or space is given back (W5).
      * explorer: drop flush survives: no case fills the disk, or takes longer than a turn. A unit test covers it. */
-    if (f->words_wait && (t.error || job->next < t.chunks) &&
-        file_flush_data(f, f->r, layout_reflection_bytes(file_size(f))) < 0)
+    if (f->words_wait && (t.error || job->next < t.chunks) && file_flush_data(f, f->r, bytes) < 0)
         fail(&t);
     f->words_wait = false;
     if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && !f->r_holes_fault) {

@@ -19,6 +19,7 @@
 #include "lib/commit/deploy.h"
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/file/place.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
@@ -52,35 +53,42 @@ static struct page_state *try_hold(struct file *f, uint64_t page, int *r)
     return s && page_try_reserve(f, s) ? s : NULL;
 }
 
-static void release(struct file *f, uint64_t page, uint64_t end)
+/* n places of one chunk; their words, perhaps of a moment ago; and the pages that have them. */
+struct places {
+    uint64_t first, n;
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+};
+
+/* Holds the page of the i-th place, if it is free, unless `held` says that the caller does. Returns its state; NULL if the place need
+ * not be looked at. */
+static struct page_state *hold(struct file *f, const struct places *p, uint64_t i, bool held,
+                               int *r)
 {
-    for (; page < end; page++)
-        page_release(shared_peek(&f->shared, page));
+    if (p->words[i] || p->pages[i] >= layout_pages(file_size(f)))
+        return NULL;
+    return held ? shared_peek(&f->shared, p->pages[i]) : try_hold(f, p->pages[i], r);
 }
 
-/* Of n pages of one chunk, gives back the unused RefPages, in runs. `words` are theirs, perhaps of a moment ago; those that are not 0
- * are skipped. `held`: the caller holds all pages. Returns 0; -1 with errno. */
-static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t *words, bool held)
+/* Gives back the RefPages that are unused, in runs. Returns 0; -1 with errno. */
+static int give_back(struct file *f, const struct places *p, bool held)
 {
     int result = 0;
-    for (uint64_t i = 0, end; i < n; i = end + 1) {
-        for (end = i; end < n && !words[end]; end++) {
-            const uint64_t page = first + end;
-            struct page_state *s =
-                held ? shared_peek(&f->shared, page) : try_hold(f, page, &result);
-            const int may = s ? look(f, page, s) : 0;
+    for (uint64_t i = 0, end; i < p->n; i = end + 1) {
+        for (end = i; end < p->n; end++) {
+            struct page_state *s = hold(f, p, end, held, &result);
+            const int may = s ? look(f, p->pages[end], s) : 0;
             if (may < 0)
                 result = -1;
-            if (may > 0 && !s->bitmap)
+            if (may > 0 && !s->bitmap && file_place(f, p->pages[end]) == p->first + end)
                 continue;
             if (s && !held)
                 page_release(s);
             break;
         }
-        if (end > i && space_give_back(f, first + i, end - i) < 0)
+        if (end > i && space_give_back(f, p->first + i, end - i) < 0)
             result = -1;
-        if (!held)
-            release(f, first + i, first + end);
+        for (uint64_t k = i; k < end && !held; k++)
+            page_release(shared_peek(&f->shared, p->pages[k]));
     }
     return result;
 }
@@ -89,8 +97,9 @@ static int give_back(struct file *f, uint64_t first, uint64_t n, const uint64_t 
  * space for them once more. */
 static int make_clean(struct file *f, uint64_t page, uint64_t end)
 {
-    char *at = f->r + layout_meta_page(page / CHUNK_PAGES);
-    const uint64_t n = (uint64_t)(file_r(f, end - 1) - at) + PAGE_BYTES;
+    const uint64_t from = layout_meta_page(LAYOUT_DENSE, page / CHUNK_PAGES),
+                   n = layout_refpage(LAYOUT_DENSE, end - 1) + PAGE_BYTES - from;
+    char *at = f->r + from;
     /* explorer: drop flush survives: all that is valid is durable already, and a flush after it tells of a lost write too.
      * No case of the explorer is on a disk. */
     if (file_flush_data(f, at, n) < 0)
@@ -101,14 +110,15 @@ static int make_clean(struct file *f, uint64_t page, uint64_t end)
 }
 
 /* The same while all pages are held whose space a punch may cost (space_near()), and the size; or nothing, if somebody holds one. */
-static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
+static int give_back_near(struct file *f, const struct places *p)
 {
     struct page_state *sizing = &f->shared.header->sizing;
     uint64_t page, end;
     int r = 0;
-    if (!page_try_reserve(f, sizing))
+    if (f->sparse ||
+        !page_try_reserve(f, sizing)) /* sparse: these pages may be any (plain_give_back()) */
         return 0;
-    space_near(f, first, n, &page, &end);
+    space_near(f, p->first, p->n, &page, &end);
     const uint64_t from = page;
     end = lesser(end, layout_pages(file_size(f)));
     while (page < end && try_hold(f, page, &r))
@@ -116,26 +126,27 @@ static int give_back_near(struct file *f, uint64_t first, uint64_t n, const uint
     if (page == end)
         r = make_clean(f, from, end);
     if (page == end && r == 0)
-        r = give_back(f, first, n, words, true);
-    release(f, from, page);
+        r = give_back(f, p, true);
+    for (uint64_t k = from; k < page; k++)
+        page_release(shared_peek(&f->shared, k));
     page_release(sizing);
     return r;
 }
 
-/* Of n pages of one chunk, of which the caller holds none, gives back the unused RefPages, as far as others let it. */
-static int reclaim_pages(struct file *f, uint64_t first, uint64_t n, const uint64_t *words)
+/* Gives back the unused RefPages of places whose pages the caller does not hold, as far as others let it. */
+static int reclaim_places(struct file *f, const struct places *p)
 {
-    return space_is_joint(f) ? give_back_near(f, first, n, words)
-                             : give_back(f, first, n, words, false);
+    return space_is_joint(f) ? give_back_near(f, p) : give_back(f, p, false);
 }
 
-/* Moves *page to the next one with space in the reflection, and sets *end to the first one behind it without, or of another
+/* Moves *place to the next one with space in the reflection, and sets *end to the first one behind it without, or of another
  * chunk. (Space that was never stored to counts as none.) Returns 1; 0: there is none; -1 with errno. */
-static int next_space(const struct file *f, uint64_t *page, uint64_t *end)
+static int next_space(const struct file *f, uint64_t *place, uint64_t *end)
 {
     const int fd = f->pairing.reflection;
+    const uint64_t each = layout_chunk(file_format(f));
     for (;;) {
-        const off_t data = lseek(fd, (off_t)layout_reflected(*page * PAGE_BYTES), SEEK_DATA);
+        const off_t data = lseek(fd, (off_t)layout_refpage(file_format(f), *place), SEEK_DATA);
         const off_t hole = data < 0 ? data : lseek(fd, data, SEEK_HOLE);
         if (hole < 0)
             return errno == ENXIO ? 0
@@ -143,10 +154,10 @@ static int next_space(const struct file *f, uint64_t *page, uint64_t *end)
                                                  "cannot find out which parts of the reflection of "
                                                  "%s have space",
                                                  f->pairing.path);
-        const uint64_t at = (uint64_t)data / PAGE_BYTES, chunk = at / (CHUNK_PAGES + 1),
-                       first = at % (CHUNK_PAGES + 1), n = layout_pages((uint64_t)hole) - at;
-        *page = chunk * CHUNK_PAGES + (first ? first - 1 : 0);
-        *end = lesser(*page + n, (chunk + 1) * CHUNK_PAGES);
+        const uint64_t at = (uint64_t)data / PAGE_BYTES, chunk = at / (each + 1),
+                       first = at % (each + 1), n = layout_pages((uint64_t)hole) - at;
+        *place = chunk * each + (first ? first - 1 : 0);
+        *end = lesser(*place + n, (chunk + 1) * each);
         if (first) /* else it is the meta page */
             return 1;
     }
@@ -154,17 +165,24 @@ static int next_space(const struct file *f, uint64_t *page, uint64_t *end)
 
 int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
 {
-    uint64_t page = first, end = 0;
+    uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
-    while ((r = next_space(f, &page, &end)) > 0 && page <= last) {
-        uint64_t words[CHUNK_PAGES];
-        end = lesser(end, last + 1);
-        r = file_read_words(f, page, end - page, words);
+    if (f->sparse && space_is_joint(f)) {
+        __atomic_store_n(&f->gives_back, true, __ATOMIC_RELAXED);
+        return 0;
+    }
+    while ((r = next_space(f, &place, &end)) > 0 && (f->sparse || place <= last)) {
+        struct places p = {.first = place};
+        p.n = (f->sparse ? end : lesser(end, last + 1)) - place;
+        r = file_read_words(f, place, p.n, p.words, p.pages);
+        for (uint64_t i = 0; i < p.n; i++)
+            if (p.pages[i] < first || p.pages[i] > last)
+                p.words[i] = UINT64_MAX;
         if (r == 0)
-            r = reclaim_pages(f, page, end - page, words);
+            r = reclaim_places(f, &p);
         if (r < 0)
             error = errno;
-        page = end;
+        place += p.n;
         if (clock_ns() >= until)
             break;
     }
@@ -185,16 +203,18 @@ static bool is_over(const struct file *f, uint64_t more)
            sx.stx_blocks * 512 + more * PAGE_BYTES > f->budget;
 }
 
-/* Adds the page to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
-static void consider(struct file *f, uint64_t page, struct page_set *h, bool any)
+/* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
+static void consider(struct file *f, uint64_t place, struct page_set *h, bool any)
 {
-    int r = 0;
-    struct page_state *s = try_hold(f, page, &r);
+    uint64_t word, page = place;
+    int r = f->sparse ? file_read_words(f, place, 1, &word, &page) : 0;
+    struct page_state *s =
+        r == 0 && page < layout_pages(file_size(f)) ? try_hold(f, page, &r) : NULL;
     if (!s)
         return;
-    if (look(f, page, s) > 0) {
+    if (look(f, page, s) > 0 && file_place(f, page) == place) {
         const uint8_t seen = (uint8_t)(s->version >> 1);
-        const struct homes homes = file_homes(f, page);
+        const struct homes homes = file_homes_of(f, page, s);
         if (any || s->seen == seen) {
             page_set_add(h, f, page, s, &homes);
             return;
@@ -209,38 +229,45 @@ static void consider(struct file *f, uint64_t page, struct page_set *h, bool any
 static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
 {
     uint64_t *hand = &f->shared.header->hand;
-    const uint64_t pages = layout_pages(file_size(f));
-    uint64_t page = __atomic_load_n(hand, __ATOMIC_RELAXED), end = 0;
+    const uint64_t places = file_places(f, file_size(f));
+    uint64_t place = __atomic_load_n(hand, __ATOMIC_RELAXED), end = 0;
     bool again = false;
     while (h->n < BATCH && *looks < LOOKS) {
-        if (page < end) {
-            consider(f, page++, h, ++*looks > LOOKS / 2);
+        if (place < end) {
+            consider(f, place++, h, ++*looks > LOOKS / 2);
             continue;
         }
-        if (page < pages && next_space(f, &page, &end) > 0 && page < pages)
+        if (place < places && next_space(f, &place, &end) > 0 && place < places)
             continue;
-        page = end = 0;
+        place = end = 0;
         if (again)
             break;
         again = true;
     }
-    __atomic_store_n(hand, page, __ATOMIC_RELAXED);
+    __atomic_store_n(hand, place, __ATOMIC_RELAXED);
     return h->n > 0;
 }
 
-/* Gives back those of n pages, in ascending order but for one step back, whose word is 0. */
+/* Gives back the RefPages of those of n pages, in ascending order but for one step back, whose word is 0. */
 static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
+    const uint64_t each = layout_chunk(file_format(f));
     for (uint64_t i = 0, next; i < n; i = next) {
-        const uint64_t first = pages[i], chunk = first / CHUNK_PAGES;
-        uint64_t words[CHUNK_PAGES], last = first;
-        memset(words, 0xff, sizeof(words));
-        for (next = i; next < n && pages[next] >= last && pages[next] / CHUNK_PAGES == chunk;
+        struct places p = {.first = file_place(f, pages[i])};
+        uint64_t last = p.first, place;
+        next = i + 1;
+        if (p.first == FILE_NO_PLACE) /* another page has got it meanwhile */
+            continue;
+        memset(p.words, 0xff, sizeof(p.words));
+        for (next = i; next < n && (place = file_place(f, pages[next])) >= last &&
+                       place / each == p.first / each;
              next++) {
-            last = pages[next];
-            words[last - first] = 0;
+            last = place;
+            p.words[last - p.first] = 0;
+            p.pages[last - p.first] = pages[next];
         }
-        (void)reclaim_pages(f, first, last - first + 1, words); /* what is not given back is kept */
+        p.n = last - p.first + 1;
+        (void)reclaim_places(f, &p); /* what is not given back is kept */
     }
 }
 
@@ -249,7 +276,7 @@ void reclaim_for(struct file *f, uint64_t more)
     KEEP_ERRNO();
     struct mapping whole; /* only its counters are used */
     unsigned looks = 0;
-    if (!is_over(f, more))
+    if ((f->sparse && place_has_spare(f)) || !is_over(f, more))
         return;
     memset(&whole, 0, sizeof(whole));
     whole.file = f;
@@ -266,6 +293,12 @@ void reclaim_for(struct file *f, uint64_t more)
         page_set_release(&h);
         if (r < 0)
             return;
+        /* Sparse: another page gets the place, without a call to the kernel. */
+        if (f->sparse && (space_is_joint(f) || !is_over(f, 0))) {
+            for (uint64_t i = 0; i < n; i++)
+                place_spare(f, pages[i]);
+            return;
+        }
         give_back_pages(f, pages, n);
     } while (looks < LOOKS && is_over(f, more));
 }

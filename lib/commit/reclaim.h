@@ -11,7 +11,7 @@
 #include "lib/file/file.h"
 
 /* Gives back the space of the unused RefPages of pages first..last. Skips pages that others hold, and waits for nothing, so the
- * caller may hold pages. Ends after `until` (clock_ns()), when it has
+ * caller may hold pages. (A sparse reflection in a page cache: when the last process unmaps the file.) Ends after `until` (clock_ns()), when it has
  * done something. Returns 0; -1 with errno of a page that could not
  * be looked at or given back: the others were. */
 int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until);

@@ -81,11 +81,13 @@ uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint6
                       unsigned begin, unsigned n, const char *src, bool skip_equal, bool cold);
 
 /* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
-static inline uint64_t store_page(const struct held_page *at, unsigned begin, unsigned n,
+static inline uint64_t store_page(struct held_page *at, unsigned begin, unsigned n,
                                   const char *bytes, unsigned flags)
 {
     const bool cold = store_is_cold(at->file, at->state, n);
     const uint64_t mask = bitmap_touched(begin, n);
+    if (__builtin_expect(at->file->sparse, 0)) /* it may just have got a place */
+        at->homes = file_homes_of(at->file, at->page, at->state);
     if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
         return store_slices(at->file, at->homes, at->state->bitmap, at->pending, begin, n, bytes,
                             flags & ATO_SKIP_EQUAL, cold);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/file.h"
 
+#include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
 
 #include "ato.h"
 
@@ -28,13 +30,27 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n)
     return r;
 }
 
-int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
+int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words,
+                    uint64_t *pages)
 {
-    const ssize_t got = pread(f->pairing.reflection, words, n * 8, (off_t)layout_word(first));
-    if (got != (ssize_t)(n * 8))
-        return report_error(EIO, "cannot read the bitmaps from page %llu on of %s",
+    if (meta_read(f->pairing.reflection, file_format(f), first, n, words, pages) != (int64_t)n)
+        return report_error(EIO,
+                            "cannot read the bitmaps from place %llu on of the reflection of %s",
                             (unsigned long long)first, f->pairing.path);
     return 0;
+}
+
+uint64_t file_places(const struct file *f, uint64_t size)
+{
+    if (!f->sparse)
+        return layout_pages(size);
+    const off_t length = fsops_length(f->pairing.reflection);
+    if (length < 0)
+        report_errno(errno, "cannot find the length of the reflection of %s", f->pairing.path);
+    /* Whole chunks: it had at least that length when it was mapped. */
+    return length < 0 ? UINT64_MAX
+                      : lesser((uint64_t)length / layout_meta_page(LAYOUT_SPARSE, 1) * CHUNK_SPARSE,
+                               LAYOUT_PLACES);
 }
 
 int file_say_poisoned(const struct file *f)

@@ -30,6 +30,8 @@
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 
+enum { FILE_SPARES = 32 };
+
 struct reader;
 
 struct file {
@@ -40,6 +42,7 @@ struct file {
     struct persist persist;
     /* Views of original and reflection, for max_size bytes of the original; writable, except a reader's. */
     char *o, *r;
+    bool sparse;       /* its reflection is (place.h) */
     uint64_t limit;    /* bytes that the original may grow to */
     uint64_t max_size; /* the same in whole pages: the size of `o` */
     struct shared shared;
@@ -53,8 +56,12 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
+    bool
+        gives_back; /* what is unused in its reflection, when the last process unmaps it (reclaim.h) */
     uint64_t budget; /* bytes that its reflection may take (reclaim.h); 0: no limit */
-    uint8_t clock;   /* grows by 1 with every FILE_TICK bytes that a thread writes */
+    uint32_t spares
+        [FILE_SPARES]; /* places + 1 of pages that may need none, with space (place.h); 0: none */
+    uint8_t clock;     /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (journals.h). */
     char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
     struct journal lanes; /* in `area` */
@@ -179,25 +186,72 @@ static inline char *file_o(const struct file *f, uint64_t page)
     return f->o + page * PAGE_BYTES;
 }
 
-static inline char *file_r(const struct file *f, uint64_t page)
+static inline uint32_t file_format(const struct file *f)
 {
-    return f->r + layout_reflected(page * PAGE_BYTES);
+    return f->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
 }
 
-static inline uint64_t *file_word(const struct file *f, uint64_t page)
+#define FILE_NO_PLACE UINT64_MAX
+
+/* Returns the place in the reflection of a page with the state `s` (NULL: it has none). Sparse: as noted beside the state;
+ * FILE_NO_PLACE: it has none, or is not loaded. It changes only while the page is held. */
+static inline uint64_t file_place_of(const struct file *f, uint64_t page,
+                                     const struct page_state *s)
 {
-    return (uint64_t *)(f->r + layout_word(page));
+    if (__builtin_expect(!f->sparse, 1))
+        return page;
+    const uint32_t noted = s ? __atomic_load_n(shared_place(&f->shared, s), __ATOMIC_RELAXED) : 0;
+    /* Shared memory is not trusted. */
+    return noted - 1u < LAYOUT_PLACES ? noted - 1u : FILE_NO_PLACE;
 }
 
-/* The two homes of a page, and its word on the media. */
+static inline uint64_t file_place(const struct file *f, uint64_t page)
+{
+    return file_place_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
+}
+
+/* The two homes of a page, and its word on the media. Of a page without a place, `r` and `word` are NULL. */
 struct homes {
     char *o, *r;
     uint64_t *word;
 };
 
+static inline struct homes file_homes_of(const struct file *f, uint64_t page,
+                                         const struct page_state *s)
+{
+    struct homes homes = {file_o(f, page), NULL, NULL};
+    if (__builtin_expect(!f->sparse, 1)) {
+        homes.r = f->r + layout_refpage(LAYOUT_DENSE, page);
+        homes.word = (uint64_t *)(f->r + layout_word(LAYOUT_DENSE, page));
+        return homes;
+    }
+    const uint64_t place = file_place_of(f, page, s);
+    if (place != FILE_NO_PLACE) {
+        homes.r = f->r + layout_refpage(LAYOUT_SPARSE, place);
+        homes.word = (uint64_t *)(f->r + layout_word(LAYOUT_SPARSE, place));
+    }
+    return homes;
+}
+
 static inline struct homes file_homes(const struct file *f, uint64_t page)
 {
-    return (struct homes){file_o(f, page), file_r(f, page), file_word(f, page)};
+    return file_homes_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
+}
+
+/* Where a reader without a reservation copies slices of R from. If the page has just lost its place, the copy will not count
+ * (read.c, point 2), and may have any bytes. */
+static inline const char *file_r_to_read(const struct file *f, uint64_t page,
+                                         const struct page_state *s)
+{
+    const struct homes homes = file_homes_of(f, page, s);
+    return homes.r ? homes.r : homes.o;
+}
+
+/* Size of the view of the reflection, bytes. */
+static inline uint64_t file_r_bytes(const struct file *f)
+{
+    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, LAYOUT_PLACES / CHUNK_SPARSE)
+                     : layout_reflection_bytes(LAYOUT_DENSE, f->max_size);
 }
 
 static inline uint64_t lesser(uint64_t a, uint64_t b)
@@ -232,9 +286,12 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n);
     ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word, true, 8))     \
                                           : persist_flush_word(&(f)->persist, word))
 
-/* Reads the words of n pages of one chunk from the media: pages that were not touched since the file was mapped have no state
- * in memory. By pread(), which reads a meta page that is a hole as zeros, where a load could be SIGBUS. Returns 0; -1 with EIO. */
-int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words);
+/* meta_read(), for pages that were not touched since the file was mapped and have no state in memory. Returns 0; -1 with EIO. */
+int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words,
+                    uint64_t *pages);
+
+/* Returns how many places the reflection of a file of `size` bytes has in use at most; UINT64_MAX: that cannot be told. */
+uint64_t file_places(const struct file *f, uint64_t size);
 
 /* Every call on the file is EIO from now on: memory and media may disagree. */
 static inline void file_poison(struct file *f)

@@ -82,7 +82,7 @@ int page_flush_word(const struct file *f, uint64_t page)
      * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
      * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
      * read. I1, I5. */
-    if (persist_flush_any(&f->persist, file_word(f, page), sizeof(uint64_t)) < 0)
+    if (persist_flush_any(&f->persist, file_homes(f, page).word, sizeof(uint64_t)) < 0)
         return report_errno(errno, "cannot make a bitmap of %s durable", f->pairing.path);
     persist_fence(&f->persist);
     return 0;

@@ -52,11 +52,22 @@ static uint64_t groups_behind(uint64_t capacity_pages)
     return (SHARED_DIRECTORY_AT + capacity_pages / GROUP_PAGES * 4 + 4095) & ~4095ull;
 }
 
-static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
+unsigned shared_index_bits(uint64_t places)
 {
-    const uint64_t groups_at = groups_behind(capacity_pages);
+    unsigned bits = 4;
+    while (1ull << bits < 2 * places)
+        bits++;
+    return bits;
+}
+
+static int map_object(struct shared *s, uint64_t capacity_pages, uint32_t format, int prot)
+{
+    const uint64_t groups_at = groups_behind(capacity_pages),
+                   places_at = groups_at + capacity_pages * sizeof(struct page_state),
+                   index_at = places_at + capacity_pages * sizeof(uint32_t);
     s->capacity = capacity_pages;
-    s->mapped = groups_at + capacity_pages / GROUP_PAGES * sizeof(struct page_group);
+    s->mapped =
+        format == LAYOUT_DENSE ? places_at : index_at + (8ull << shared_index_bits(LAYOUT_PLACES));
     s->base = mmap(NULL, s->mapped, prot, MAP_SHARED, s->fd, 0);
     if (s->base == MAP_FAILED) {
         s->base = NULL;
@@ -71,6 +82,11 @@ static int map_object(struct shared *s, uint64_t capacity_pages, int prot)
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
     s->groups = (struct page_group *)(s->base + groups_at);
     s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
+    if (format == LAYOUT_SPARSE) {
+        s->places = (uint32_t *)(s->base + places_at);
+        s->index = (uint64_t *)(s->base + index_at);
+        s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
+    }
     return 0;
 }
 
@@ -168,7 +184,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     if (r < 0)
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
     if (r < 0 || shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
-        map_object(s, pages, PROT_READ | PROT_WRITE) < 0) {
+        map_object(s, pages, record->format, PROT_READ | PROT_WRITE) < 0) {
         shared_close(s, true);
         return -1;
     }
@@ -183,6 +199,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->size = size;
     h->cut = UINT64_MAX;
     h->domain = record->domain;
+    h->format = record->format;
     h->inode = record->inode;
     h->device = record->device;
     h->sizing.version = 1;
@@ -196,7 +213,8 @@ static bool is_object_of(const struct shared_header *h, const struct manifest_re
     return h->magic == SHARED_MAGIC && h->version == SHARED_VERSION && h->slots == MANIFEST_SLOTS &&
            memcmp(h->id, record->id, 16) == 0 && memcmp(h->boot_id, record->boot_id, 16) == 0 &&
            h->generation == record->shm_generation && h->inode == record->inode &&
-           h->domain == record->domain && h->capacity >= SHARED_BATCH_PAGES &&
+           h->domain == record->domain && h->format == record->format &&
+           h->index_bits <= shared_index_bits(LAYOUT_PLACES) && h->capacity >= SHARED_BATCH_PAGES &&
            h->capacity <= SHARED_CAPACITY_MAX && (h->capacity & (h->capacity - 1)) == 0 &&
            h->groups_at == groups_behind(h->capacity);
 }
@@ -218,7 +236,7 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
                          "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                          s->name, (unsigned)st.st_uid, path);
     else if (r == 1 && is_object_of(&h, record) && (uint64_t)st.st_size >= ready_end(h.capacity))
-        r = map_object(s, h.capacity, prot);
+        r = map_object(s, h.capacity, record->format, prot);
     else if (r > 0) {
         report_error(EBUSY,
                      "%s is mapped by another process, and its shared memory /dev/shm%s is not "
@@ -247,6 +265,24 @@ void shared_close(struct shared *s, bool remove)
     s->fd = -1;
 }
 
+/* For the groups of a batch, from `group` on. */
+static int allocate_places(struct shared *s, uint64_t group)
+{
+    const uint64_t at = (uint64_t)((char *)&s->places[group * GROUP_PAGES] - s->base);
+    return shared_allocate(s, at, GROUPS_IN_BATCH * GROUP_PAGES * sizeof(uint32_t),
+                           "places of pages");
+}
+
+int shared_make_index(struct shared *s, uint64_t n)
+{
+    const unsigned bits = shared_index_bits(n);
+    const uint64_t at = (uint64_t)((char *)s->index - s->base);
+    if (shared_allocate(s, at, 8ull << bits, "an index of places") < 0)
+        return -1;
+    s->header->index_bits = s->index_bits = bits;
+    return 0;
+}
+
 /* Hands out a new group; UINT64_MAX with ENOSPC. Space first, so a failed try uses nothing up. If the process is
  * killed here, at most this one group is lost. */
 static uint64_t new_group(struct shared *s)
@@ -263,7 +299,8 @@ static uint64_t new_group(struct shared *s)
             /* Idempotent, so racing callers need no lock, in other processes too. */
             uint64_t at = (uint64_t)((char *)&s->groups[have] - s->base);
             if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") <
-                0)
+                    0 ||
+                (s->places && allocate_places(s, have) < 0))
                 return UINT64_MAX;
             if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have,
                                             have + GROUPS_IN_BATCH, false, __ATOMIC_ACQ_REL,

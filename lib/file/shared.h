@@ -12,10 +12,15 @@
  *   0           struct shared_header, then zeros up to 4096
  *   4096        slots: 1024 of 32 bytes
  *   36864       batches of the directory: 1 byte for each, 1: it has space
- *   4231168     counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
- *   16814080    64 KiB of the programs that use libato (ato_shared()), which have space once one asks for them
+ *   16814080    counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
+ *   29396992    64 KiB of the programs that use libato (ato_shared()), which have space once one asks for them
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
+ *
+ * and if the reflection is sparse (place.h):
+ *
+ *   ...         places: 4 bytes for each page of the groups, its place + 1, 0: none
+ *   ...         index: places by page, as they were when the object was made
  *
  * The directory keeps memory proportional to the pages that are used, wherever they are in the file; scattered
  * writes would allocate all of a flat array.
@@ -146,8 +151,11 @@ struct shared_header {
     uint32_t punched;
     /* Words on the media are durable as they are visible, except those of held pages. */
     uint32_t settled;
-    uint32_t written; /* the original was stored to */
-    uint64_t hand;    /* page at which the search for space goes on (reclaim.c) */
+    uint32_t written;    /* the original was stored to */
+    uint64_t hand;       /* place at which the search for space goes on (reclaim.c) */
+    uint32_t format;     /* enum layout_format */
+    uint32_t index_bits; /* the index has 2^n entries; 0: none */
+    uint64_t next_place; /* places from here on were never used */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size. */
     struct page_state sizing;
 };
@@ -158,10 +166,10 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 13
+#define SHARED_VERSION 14
 
-/* Directory entries in a batch: 16 KiB of directory, 64 MiB of file. */
-#define SHARED_BATCH       4096u
+/* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
+#define SHARED_BATCH       1024u
 #define SHARED_BATCH_PAGES (SHARED_BATCH * GROUP_PAGES)
 
 #define SHARED_CAPACITY_MAX (1ull << 36) /* pages */
@@ -182,7 +190,10 @@ struct shared {
     struct shared_thread *threads;
     uint32_t *directory;
     struct page_group *groups;
-    uint8_t *ready; /* per batch of the directory */
+    uint8_t *ready;   /* per batch of the directory */
+    uint32_t *places; /* NULL: the reflection is dense */
+    uint64_t *index;  /* a quiet reader's is private (reader.c) */
+    unsigned index_bits;
     uint64_t capacity;
     uint32_t last_group; /* 2^n - 1 */
     char *base;
@@ -242,6 +253,12 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
  * emptied; that is logged. */
 void shared_close(struct shared *s, bool remove);
 
+/* Returns the bits of an index that n places fill to a half at most. */
+unsigned shared_index_bits(uint64_t n);
+
+/* Makes the index, with room for n places. Returns 0; -1 with ENOSPC, EFBIG. */
+int shared_make_index(struct shared *s, uint64_t n);
+
 /* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */
 struct page_state *shared_make_state(struct shared *s, uint64_t page);
 
@@ -267,6 +284,12 @@ static inline struct page_state *shared_state(struct shared *s, uint64_t page)
 {
     struct page_state *found = shared_peek(s, page);
     return __builtin_expect(!!found, 1) ? found : shared_make_state(s, page);
+}
+
+/* Of a sparse reflection: where the place of the page with that state is noted. */
+static inline uint32_t *shared_place(const struct shared *s, const struct page_state *state)
+{
+    return &s->places[state - s->groups->pages];
 }
 
 #endif

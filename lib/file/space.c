@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/space.h"
 
+#include "lib/file/place.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
@@ -59,8 +60,8 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
     if (known & CHUNK_ASKED)
         return known;
-    uint64_t meta = layout_meta_page(chunk), data;
-    if (find_data(f, f->pairing.reflection, meta, &data) < 0)
+    uint64_t meta = layout_meta_page(LAYOUT_DENSE, chunk), data = UINT64_MAX;
+    if (!f->sparse && find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
     uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
@@ -131,7 +132,8 @@ int space_look(struct file *f, uint64_t page)
 
 int space_look_r(struct file *f, uint64_t page)
 {
-    uint64_t at = layout_reflected(page * PAGE_BYTES), data;
+    const uint64_t at = (uint64_t)(file_homes(f, page).r - f->r);
+    uint64_t data;
     if (!f->r_holes_fault)
         return 0;
     if (find_data(f, f->pairing.reflection, at, &data) < 0)
@@ -143,29 +145,115 @@ int space_make_meta(struct file *f, uint64_t chunk)
 {
     /* The caller's reservation orders this load: a punch that costs this meta page its space is made by a thread that
      * holds all pages of the chunk. */
-    if ((__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE) &&
-        !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
+    const bool known =
+        !f->sparse && (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE);
+    if (known && !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
         return 0;
     /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
-    if (allocate(f, f->r, layout_meta_page(chunk), (f->budget ? 1 : 2) * PAGE_BYTES,
+    if (allocate(f, f->r, layout_meta_page(file_format(f), chunk), (f->budget ? 1 : 2) * PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
+    if (f->sparse)
+        return 0;
     __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
                       __ATOMIC_RELAXED);
     return 0;
 }
 
+/* ---- places in a sparse reflection ---- */
+
+/* Space for n places of one chunk. The meta page got its own with the chunk's first place, unless a hole has cost it. */
+static int allocate_places(struct file *f, uint64_t place, uint64_t n)
+{
+    const uint64_t chunk = place / CHUNK_SPARSE, at = layout_refpage(LAYOUT_SPARSE, place);
+    const bool punched = __atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED);
+    if ((punched || place % CHUNK_SPARSE == 0) && space_make_meta(f, chunk) < 0)
+        return -1;
+    return allocate(f, f->r, at, n * PAGE_BYTES, "the reflection of");
+}
+
+static bool has_place(const struct file *f, uint64_t place, uint64_t places)
+{
+    if (place < places)
+        return true;
+    const uint64_t least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
+    if (places < layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE)
+        report_error(
+            ESTALE,
+            "the reflection of %s was truncated by another program while the file was mapped",
+            f->pairing.path);
+    else
+        report_error(ENOSPC,
+                     "the sparse reflection of %s has no place left: bring the file's slices home "
+                     "('ato deploy')",
+                     f->pairing.path);
+    return false;
+}
+
+/* Takes *n or fewer places that were never used, with space. Space first, so that a failed try uses nothing up; racing callers
+ * need no lock, in other processes too. Returns the first; FILE_NO_PLACE with ENOSPC. */
+static uint64_t take_new(struct file *f, uint64_t *n)
+{
+    uint64_t *next = &f->shared.header->next_place, most = *n;
+    uint64_t place = __atomic_load_n(next, __ATOMIC_RELAXED);
+    do {
+        *n = lesser(most, CHUNK_SPARSE - place % CHUNK_SPARSE);
+        const uint64_t places = file_places(f, 0);
+        if (places == UINT64_MAX || !has_place(f, place, places))
+            return FILE_NO_PLACE;
+        if (allocate_places(f, place, *n) < 0)
+            return FILE_NO_PLACE;
+    } while (!__atomic_compare_exchange_n(next, &place, place + *n, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return place;
+}
+
+/* Gives n held pages, CHUNK_SPARSE at most, places and space there. */
+static int make_places(struct file *f, uint64_t page, uint64_t n)
+{
+    uint64_t places[CHUNK_SPARSE];
+    for (uint64_t i = 0, more; i < n; i += more) {
+        more = 1;
+        places[i] = file_place(f, page + i);
+        if (places[i] != FILE_NO_PLACE) {
+            if (allocate_places(f, places[i], 1) < 0)
+                return -1;
+            continue;
+        }
+        places[i] = place_take_spare(f);
+        if (places[i] != FILE_NO_PLACE)
+            continue;
+        while (i + more < n && file_place(f, page + i + more) == FILE_NO_PLACE)
+            more++;
+        if ((places[i] = take_new(f, &more)) == FILE_NO_PLACE)
+            return -1;
+        for (uint64_t k = 1; k < more; k++)
+            places[i + k] = places[i] + k;
+    }
+    return place_give(f, page, n, places);
+}
+
+/* ---- */
+
+static int make_reflection(struct file *f, uint64_t page, uint64_t n)
+{
+    if (f->sparse)
+        return make_places(f, page, n);
+    return space_make_meta(f, page / CHUNK_PAGES) < 0
+               ? -1
+               : allocate(f, f->r, layout_refpage(LAYOUT_DENSE, page), n * PAGE_BYTES,
+                          "the reflection of");
+}
+
 int space_run_end(struct space_run *r)
 {
     struct file *f = r->file;
-    const uint64_t end = r->page + r->n;
+    const uint64_t end = r->page + r->n, each = layout_chunk(file_format(f));
     if (r->n && (r->need & PAGE_O_ALLOCATED) && allocate_o(f, r->page, r->n) < 0)
         return -1;
     for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
-        next = lesser((page / CHUNK_PAGES + 1) * CHUNK_PAGES, end);
-        if (space_make_meta(f, page / CHUNK_PAGES) < 0 ||
-            allocate(f, f->r, layout_reflected(page * PAGE_BYTES), (next - page) * PAGE_BYTES,
-                     "the reflection of") < 0)
+        next = lesser((page / each + 1) * each, end);
+        if (make_reflection(f, page, next - page) < 0)
             return -1;
     }
     for (; r->n; r->n--) {
@@ -204,18 +292,22 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
     *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
 }
 
-int space_give_back(struct file *f, uint64_t page, uint64_t n)
+int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
-    uint64_t near, end;
-    space_near(f, page, n, &near, &end);
+    uint64_t near = 0, end = UINT64_MAX;
+    if (!f->sparse)
+        space_near(f, place, n, &near, &end);
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));)
-        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));) {
+        const uint64_t its = f->sparse ? file_place(f, near - 1) : place;
+        if (space_is_joint(f) || its - place < n)
+            __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    }
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);
     /* I2: as a store to invalid homes. */
-    if (fsops_punch(f->pairing.reflection, (off_t)layout_reflected(page * PAGE_BYTES),
+    if (fsops_punch(f->pairing.reflection, (off_t)layout_refpage(file_format(f), place),
                     (off_t)(n * PAGE_BYTES)) == 0)
         return 0;
     return report_errno(errno, "cannot give space of the reflection of %s back", f->pairing.path);

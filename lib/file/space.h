@@ -20,7 +20,7 @@ int space_look(struct file *f, uint64_t page);
  * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */
 int space_look_r(struct file *f, uint64_t page);
 
-/* Returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
+/* Dense: returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
  * Valid until the page is first written, which only its holder does. */
 static inline bool space_has_word(const struct file *f, uint64_t page)
 {
@@ -51,13 +51,13 @@ static inline bool space_is_joint(const struct file *f)
     return domain_is_cached(f->persist.domain) && !f->r_holes_fault;
 }
 
-/* Sets [*first, *end) to the pages that may lose their space in the reflection if n pages of one chunk give it back. */
+/* Dense: sets [*first, *end) to the pages that may lose their space in the reflection if n pages of one chunk give it back. */
 void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end);
 
 /*
- * Gives the space of the RefPages of n pages of one chunk back. Their words are 0, durably (W5). None of the pages that
- * may lose their space, these and others (space_near()), counts as having space any more. The caller holds all of them; or no
- * other thread or process uses the file, or is about to map it (plain.c). Returns 0; -1 with errno: the space may be kept, which
+ * Gives the space of the RefPages of n places of one chunk back. The words of their pages are 0, durably (W5). None of the pages that
+ * may lose their space, these and others (space_near(); sparse and joint: all), counts as having space any more. The caller holds all
+ * of them; or no other thread or process uses the file, or is about to map it (plain.c). Returns 0; -1 with errno: the space may be kept, which
  * is harmless.
  *
  * Others may copy from these RefPages without a lock, as an older bitmap says. They see that it is an older one, and
@@ -65,7 +65,7 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
  * is SIGBUS. Between the reader's look at the bitmap and its copy the page must have been deployed, its space given back, and all
  * space taken by others.
  */
-int space_give_back(struct file *f, uint64_t page, uint64_t n);
+int space_give_back(struct file *f, uint64_t place, uint64_t n);
 
 /* Before a growth to page `end`: pages [page, end), which are behind all that the file had since it was mapped, go back to 'not
  * loaded'. An earlier growth that came to nothing may have loaded them and given them space, and cut that off when it ended.

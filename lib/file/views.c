@@ -32,8 +32,7 @@ int views_map(struct file *f, const struct shared *s)
     f->o = map_one(f, f->pairing.original, f->max_size, prot, "");
     if (!f->o)
         return -1;
-    f->r = map_one(f, f->pairing.reflection, layout_reflection_bytes(f->max_size), prot,
-                   "the reflection of ");
+    f->r = map_one(f, f->pairing.reflection, file_r_bytes(f), prot, "the reflection of ");
     if (!f->r)
         return -1;
     f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));
@@ -47,7 +46,7 @@ void views_unmap(struct file *f)
     if (f->o)
         munmap(f->o, f->max_size);
     if (f->r)
-        munmap(f->r, layout_reflection_bytes(f->max_size));
+        munmap(f->r, file_r_bytes(f));
     free(f->chunks);
     f->o = f->r = NULL;
     f->chunks = NULL;

@@ -3,6 +3,7 @@
 #include "lib/page/load.h"
 
 #include "lib/file/page.h"
+#include "lib/file/place.h"
 #include "lib/file/space.h"
 #include "lib/page/reservation.h"
 
@@ -12,8 +13,15 @@ int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
     const int flags = space_look(f, page);
     if (flags < 0)
         return -1;
-    if (space_has_word(f, page)) {
-        uint64_t *at = file_word(f, page);
+    int r = 0;
+    uint64_t *at = NULL;
+    if (f->sparse)
+        at = place_load(f, page, s, &r);
+    else if (space_has_word(f, page))
+        at = file_homes_of(f, page, s).word;
+    if (r < 0)
+        return -1;
+    if (at) {
         word = __atomic_load_n(at, __ATOMIC_RELAXED);
         if (word && space_look_r(f, page) < 0)
             return -1;

@@ -26,7 +26,8 @@ struct held_page {
     struct page_state *state;
     uint64_t page;
     uint64_t pending;
-    struct homes homes; /* computed once, although each step of a commit needs one of them */
+    /* Computed once, although each step of a commit needs one of them. Sparse: once more when the page has a place: store_page(). */
+    struct homes homes;
 };
 
 enum { PAGE_SET_SMALL = 32 };

@@ -22,7 +22,10 @@ static inline int page_set_take_at(struct page_set *h, struct file *f, uint64_t 
     if (h->tag)
         __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
     page_set_add(h, f, page, s, homes);
-    return load_page(f, page, s);
+    r = load_page(f, page, s);
+    if (__builtin_expect(f->sparse, 0))
+        h->pages[h->n - 1].homes = file_homes_of(f, page, s);
+    return r;
 }
 
 /* The same, by the page's number alone; the file reaches into the page. */
@@ -30,7 +33,7 @@ static inline int page_set_take(struct page_set *h, struct file *f, uint64_t pag
                                 const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
-    const struct homes homes = file_homes(f, page);
+    const struct homes homes = file_homes_of(f, page, s);
     return s ? page_set_take_at(h, f, page, s, &homes, page * PAGE_BYTES + 1, patience) : -1;
 }
 

@@ -40,10 +40,12 @@
 #include "lib/read/read.h"
 
 #include "lib/commit/deploy.h"
+#include "lib/file/place.h"
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,10 +85,14 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
     const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
     const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
-    const int reflection = f->pairing.reflection;
-    uint64_t word = 0;
-    if (reflection >= 0 && read_exactly(f, reflection, (char *)&word, 8, layout_word(page)) < 0)
-        return -1;
+    const uint32_t format = file_format(f);
+    const uint64_t place = f->sparse ? place_find(f, page) : page;
+    const int reflection = place == FILE_NO_PLACE ? -1 : f->pairing.reflection;
+    uint64_t word = 0, of = page;
+    if (reflection >= 0 && meta_read(reflection, format, place, 1, &word, &of) < 0)
+        return report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path);
+    if (of != page) /* it has lost its place: then the caller will see that it is loaded now */
+        word = 0;
     /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
      * all words are settled (files.c). */
     if (word && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
@@ -94,8 +100,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
-        (touched && read_exactly(f, reflection, r + from, bytes,
-                                 layout_reflected(page * PAGE_BYTES) + from) < 0))
+        (touched &&
+         read_exactly(f, reflection, r + from, bytes, layout_refpage(format, place) + from) < 0))
         return -1;
     copy_gather_range(f->persist.kernel, dst, o, r, word, begin, n);
     return 0;

@@ -59,7 +59,8 @@ static inline void read_copy(struct file *f, const struct page_state *s, uint64_
                              unsigned begin, unsigned n, char *dst)
 {
     uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
-    copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin, n);
+    copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r_to_read(f, page, s), bitmap,
+                      begin, n);
 }
 
 /*
@@ -79,8 +80,10 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     /* The address translation runs while the bitmap is fetched. */
     __builtin_prefetch((const void *)((uintptr_t)f->o + offset));
     const bool gathers = !few && policy_of(m) == ATO_READ_GATHER;
-    if (gathers)
-        __builtin_prefetch((const void *)((uintptr_t)f->r + layout_reflected(offset)));
+    if (gathers && !f->sparse)
+        __builtin_prefetch((const void *)((uintptr_t)f->r +
+                                          layout_refpage(LAYOUT_DENSE, offset / PAGE_BYTES) +
+                                          offset % PAGE_BYTES));
     /* Acquire: pairs with the release in reader_read(), for the loads that follow. */
     if (__builtin_expect((offset ^ (offset + n - 1)) >= PAGE_BYTES, 0) ||
         __builtin_expect(offset + n > __atomic_load_n(&m->quick, __ATOMIC_ACQUIRE), 0))
@@ -89,6 +92,9 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     const struct page_state *s = shared_peek(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return false;
+    if (gathers &&
+        f->sparse) /* for the copy the place is looked up after the bitmap: it may be another one by then */
+        __builtin_prefetch(file_r_to_read(f, page, s) + offset % PAGE_BYTES);
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!(version & 1), 0))
         return false;
@@ -112,8 +118,8 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     else if (home)
         f->persist.kernel->plain(dst, f->o + offset, n);
     else
-        copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r(f, page), bitmap, begin,
-                          (unsigned)n);
+        copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r_to_read(f, page, s),
+                          bitmap, begin, (unsigned)n);
     RACES_MEANT_END(dst, n);
     seam_point(SEAM_CHECK, s);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);

@@ -4,6 +4,7 @@
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
 #include "lib/file/page.h"
+#include "lib/file/place.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
@@ -40,6 +41,7 @@ static int watch(struct pairing *pr, void *arg)
     struct shared shared;
     pr->slot = MANIFEST_SLOTS; /* none */
     f->persist = pr->persist;
+    f->sparse = pr->record.format == LAYOUT_SPARSE;
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
@@ -68,6 +70,28 @@ static bool is_young(const struct identity *file)
            (age >= 0 && age < (changed->tv_nsec ? tick.tv_nsec : 2000000000));
 }
 
+/* For a quiet file with a sparse reflection. */
+static int make_index(struct file *f)
+{
+    struct reader *r = f->reader;
+    uint64_t n, next;
+    free(r->index);
+    r->index = f->shared.index = NULL;
+    f->shared.index_bits = 0;
+    f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
+    if (!f->sparse || f->pairing.reflection < 0)
+        return 0;
+    if ((n = place_count(f)) == UINT64_MAX)
+        return -1;
+    const unsigned bits = shared_index_bits(n);
+    r->index = calloc(1ull << bits, sizeof(*r->index));
+    if (!r->index)
+        return report_error(ENOMEM, "no memory for the places of %s", f->pairing.path);
+    f->shared.index = r->index;
+    f->shared.index_bits = bits;
+    return place_build(f, f->pairing.size, &next);
+}
+
 /* After pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
 static int note(struct file *f)
 {
@@ -81,6 +105,8 @@ static int note(struct file *f)
     if (!pr->manifest)
         return 0;
     f->persist = pr->persist;
+    if (!reader_watches(f) && make_index(f) < 0)
+        return -1;
     return pairing_unlock_attach(pr);
 }
 

@@ -33,6 +33,7 @@ struct reader {
     bool sure;
     struct shared_header own; /* the header until shared memory is mapped */
     struct shared_thread threads[THREAD_SHARED + 1];
+    uint64_t *index; /* f->shared.index of a quiet file with a sparse reflection; NULL: none */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */
 };

@@ -204,13 +204,13 @@ static int target_word(const struct journal_view *v, uint64_t i, const struct pa
         return 0;
     t->value = w.value;
     t->is_size = journal_word_is_size(&w);
-    if (!t->is_size && !layout_is_word(offset, t->to->bytes))
+    if (!t->is_size && !layout_is_word(t->to->record.format, offset, t->to->bytes))
         return report_error(EUCLEAN,
                             "a journal names offset %" PRIu64 " of the reflection %s, which is "
                             "%" PRIu64 " bytes long and has no bitmap word there",
                             offset, t->to->path, t->to->bytes);
-    if (t->is_size &&
-        (!manifest_decode_size(w.value, &size) || layout_reflection_bytes(size) > t->to->bytes))
+    if (t->is_size && (!manifest_decode_size(w.value, &size) ||
+                       layout_reflection_bytes(t->to->record.format, size) > t->to->bytes))
         return report_error(EUCLEAN,
                             "a journal has the size word 0x%" PRIx64
                             " for the file of the reflection %s, which is %" PRIu64

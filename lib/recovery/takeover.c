@@ -154,16 +154,32 @@ static int note_size(const struct participant *p, struct dead_page *at)
 
 /* ---- words ---- */
 
+/* Sparse: as noted beside the page's state. The dead process noted a place when the entry was durable, and took the note away
+ * before it gave the entry to another page. */
+static uint64_t place_of(const struct participant *p, const struct dead_page *at)
+{
+    if (p->record.format == LAYOUT_DENSE)
+        return at->page;
+    const uint32_t noted = __atomic_load_n(shared_place(&p->shared, at->state), __ATOMIC_RELAXED);
+    return noted - 1u < LAYOUT_PLACES ? noted - 1u : FILE_NO_PLACE;
+}
+
 /* Notes the bitmap of a page, and makes it durable. Not where memory has the same bitmap: then it is durable already (I4; and
  * no word ever returns to an earlier value). This avoids a wait until all that a transaction has stored is durable, though no
  * process will ever read it. */
 static int note_bitmap(struct participant *p, struct dead_page *at)
 {
-    const uint64_t chunk = at->page / CHUNK_PAGES, offset = layout_word(at->page);
-    const uint64_t there = meta_next(p->reflection, chunk, chunk + 1);
+    const uint32_t format = p->record.format;
+    const uint64_t place = place_of(p, at);
+    const uint64_t chunk = place / layout_chunk(format), offset = layout_word(format, place);
+    const uint64_t there = meta_next(p->reflection, format, chunk, chunk + 1);
     /* A load from a hole, which holds zeros, might be SIGBUS. */
-    const char *word = there == chunk && offset + 8 <= p->bytes ? p->map + offset : NULL;
-    const uint64_t is = word ? __atomic_load_n((const uint64_t *)word, __ATOMIC_RELAXED) : 0;
+    const bool has_word = place != FILE_NO_PLACE && there == chunk && offset + 8 <= p->bytes;
+    const uint64_t *word = has_word ? (const uint64_t *)(p->map + offset) : NULL;
+    const uint64_t is = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
+    if (word && format == LAYOUT_SPARSE && word[-1] != at->page) /* I5 */
+        return report_error(EUCLEAN, "place %llu of the reflection %s is not of page %llu",
+                            (unsigned long long)place, p->path, (unsigned long long)at->page);
     const bool same = is == at->state->bitmap;
     at->value = is;
     /* It was flipping, and does not flip. */

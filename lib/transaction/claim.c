@@ -89,7 +89,7 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
     for (uint64_t page = first; page <= last && missing && r == 0; page++)
         if (!claim_find(t, f, page)) {
             struct page_state *s = shared_state(&f->shared, page);
-            const struct homes homes = file_homes(f, page);
+            const struct homes homes = file_homes_of(f, page, s);
             r = s ? claim_take(t, f, page, s, &homes, claim_sizing(t, f)) : -1;
         }
     return r == 0 ? file_check(f) : r;

@@ -202,7 +202,8 @@ static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64
     /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
      * original before the word becomes 0. */
     const bool known = *word != UINT64_MAX && *word >= *page;
-    const int found = known ? 1 : meta_find(f->pairing.reflection, *page, end, word);
+    const int found =
+        known ? 1 : meta_find(f->pairing.reflection, file_format(f), *page, end, word);
     if (found == 0)
         *word = end;
     const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);

@@ -121,7 +121,7 @@ static int write_memory(struct tx *t, const struct staging_write *w, unsigned fl
     const uint64_t page = w->to.offset / PAGE_BYTES;
     if (w->to.offset % PAGE_BYTES + w->n <= PAGE_BYTES) {
         struct page_state *s = shared_state(&f->shared, page);
-        const struct homes homes = file_homes(f, page);
+        const struct homes homes = file_homes_of(f, page, s);
         return s ? staging_write_page(t, f, w->to.offset, s, &homes, (unsigned)w->n, w->bytes,
                                       flags, claim_sizing(t, f))
                  : -1;

@@ -21,7 +21,7 @@
  * The journal word is durable before the first commit of the file in that journal, and 0 again, durably, before the
  * journal is removed (persist-order N1, N2). So recovery opens the journals that the manifest names, and no others.
  *
- * A record is valid if and only if (1) its magic and version are the ones below, and its format is 0, (2) its
+ * A record is valid if and only if (1) its magic and version are the ones below, and its format is 0 or 1, (2) its
  * checksum fits, (3) domain and state are known values, (4) its guard and sizes are within bounds. Of two valid copies
  * the one with the higher sequence holds (by the sign of their 64-bit difference: 0 follows the highest
  * number, which only another program can have written). An update writes the other copy, so that an
@@ -105,7 +105,7 @@ struct manifest_guard {
 struct manifest_record {
     uint64_t magic;
     uint32_t version;
-    uint32_t format; /* 0: dense */
+    uint32_t format; /* enum layout_format */
     uint32_t domain; /* enum persist_domain */
     uint32_t state;  /* enum manifest_state */
     uint64_t sequence;

@@ -30,7 +30,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
     if (found == MANIFEST_FOREIGN)
         return report_error(EUCLEAN,
                             "the manifest %s/%s is of version %u and format %u, this library reads "
-                            "version %d and format 0; %s",
+                            "version %d and formats 0 and 1; %s",
                             pr->folder.path, pr->names.manifest, pr->record.version,
                             pr->record.format, MANIFEST_VERSION,
                             manifest_advice(pr->record.version, MANIFEST_VERSION));
@@ -149,7 +149,7 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
                             "%s/%s differs from its manifest in owner, group or mode: the two were "
                             "not made together, and are refused",
                             pr->folder.path, pr->names.reflection);
-    uint64_t need = layout_reflection_bytes(size);
+    uint64_t need = layout_reflection_bytes(pr->record.format, size);
     if ((uint64_t)st.st_size < need)
         return report_error(
             EUCLEAN, "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64,

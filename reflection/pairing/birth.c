@@ -13,8 +13,26 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/vfs.h>
 
-static int make_reflection(struct pairing *pr)
+/* For files from this size on the format may be chosen. */
+#define LARGE_BYTES (1ull << 30)
+
+/* Chooses the format of a new reflection: with ATO_FORMAT_AUTO sparse if a dense one might take more than is free. */
+static uint32_t choose_format(const struct pairing *pr, int wish)
+{
+    struct statfs fs;
+    if (wish != FORMAT_AUTO || pr->identity.size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0 ||
+        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= pr->identity.size)
+        return wish == LAYOUT_SPARSE ? LAYOUT_SPARSE : LAYOUT_DENSE;
+    report_log(
+        REPORT_INFO,
+        "%s gets a sparse reflection: it is %" PRIu64 " bytes long, and in %s are %" PRIu64 " free",
+        pr->path, pr->identity.size, pr->folder.path, (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
+    return LAYOUT_SPARSE;
+}
+
+static int make_reflection(struct pairing *pr, uint32_t format)
 {
     /* A reflection that an interrupted birth or removal left has no content: begin with a new
      * file, with bitmaps of zeros. */
@@ -24,7 +42,7 @@ static int make_reflection(struct pairing *pr)
     pr->reflection = fsops->create(pr->folder.fd, pr->names.reflection, O_RDWR | O_EXCL, 0600);
     if (pr->reflection < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot make the reflection");
-    uint64_t bytes = layout_reflection_bytes(pr->identity.size);
+    uint64_t bytes = layout_reflection_bytes(format, pr->identity.size);
     if (fsops->ftruncate(pr->reflection, (off_t)bytes) < 0)
         return report_errno(errno, "cannot make the reflection %s/%s %" PRIu64 " bytes long",
                             pr->folder.path, pr->names.reflection, bytes);
@@ -90,7 +108,8 @@ static int check_links(const struct pairing *pr)
 
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
-    if (check_links(pr) < 0 || make_reflection(pr) < 0)
+    const uint32_t format = choose_format(pr, wish->format);
+    if (check_links(pr) < 0 || make_reflection(pr, format) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
@@ -105,6 +124,7 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
         return folder_error(&pr->folder, pr->names.manifest, "cannot set the mode of");
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.slots = MANIFEST_SLOTS;
+    pr->record.format = format;
     pr->copy = 1;
     identity_to_record(&pr->identity, &pr->record);
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)

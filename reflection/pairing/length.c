@@ -105,7 +105,10 @@ uint64_t shrink_from(const struct pairing *pr)
 static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
 {
     uint64_t page;
-    const int found = meta_find(pr->reflection, layout_pages(longest), layout_pages(to), &page);
+    if (pr->record.format == LAYOUT_SPARSE) /* place_build() has checked all words */
+        return 0;
+    const int found =
+        meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest), layout_pages(to), &page);
     if (found < 0)
         return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
     if (found)
@@ -157,7 +160,8 @@ int growth_prepare(struct pairing *pr, uint64_t to)
          * program made longer. */
         persist_fence(&pr->persist);
     }
-    if (set_length(pr, pr->reflection, layout_reflection_bytes(to), true, "the reflection of ") < 0)
+    if (set_length(pr, pr->reflection, layout_reflection_bytes(pr->record.format, to), true,
+                   "the reflection of ") < 0)
         return -1;
     if (fsops_fsync(pr->reflection) < 0)
         return lost(pr, "the reflection of");
@@ -187,16 +191,35 @@ int shrink_announce(struct pairing *pr, uint64_t to)
     return store_word(pr, MANIFEST_SHRINK_WORD, manifest_encode_size(pr->size));
 }
 
-/* Clears words of pages behind the end, and the last page's bits behind it, if the reflection keeps them when
- * it is cut: if they share a meta page with words within. */
-static int clear_words(const struct pairing *pr)
+/* Gives back the RefPages of those of n places of one chunk whose pages lie behind the end. Words that are not durable yet do no
+ * harm: while the shrink word is there they are cleared again. */
+static int give_back(const struct pairing *pr, uint64_t first, const uint64_t *pages, int64_t n)
 {
-    uint64_t pages = layout_pages(pr->size), page = pr->size / PAGE_BYTES;
-    if (pages == 0 || pr->size % (CHUNK_PAGES * PAGE_BYTES) == 0)
-        return 0; /* the meta page is cut off too, or has no such word */
-    uint64_t chunk = page / CHUNK_PAGES, at = layout_meta_page(chunk);
-    if (meta_next(pr->reflection, chunk, chunk + 1) != chunk)
-        return 0;
+    const uint64_t end = layout_pages(pr->size);
+    for (int64_t i = 0, next; i < n; i = next + 1) {
+        for (next = i; next < n && pages[next] >= end && pages[next];)
+            next++;
+        if (next > i &&
+            fsops_punch(pr->reflection, (off_t)layout_refpage(LAYOUT_SPARSE, first + (uint64_t)i),
+                        (next - i) * (off_t)PAGE_BYTES) < 0 &&
+            errno != EOPNOTSUPP)
+            return report_errno(errno, "cannot give space of the reflection of %s back", pr->path);
+    }
+    return 0;
+}
+
+/* Clears words of pages behind the end, and the last page's bits behind it, in one meta page. */
+static int clear_chunk(const struct pairing *pr, uint64_t chunk)
+{
+    const uint32_t format = pr->record.format;
+    const uint64_t first = chunk * layout_chunk(format), end = pr->size / PAGE_BYTES;
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES], at = layout_meta_page(format, chunk);
+    const int64_t n = meta_read(pr->reflection, format, first, layout_chunk(format), words, pages);
+    int64_t i = 0;
+    while (i < n && pages[i] < end)
+        i++;
+    if (n <= i)
+        return n < 0 ? report_errno(errno, "cannot read the bitmaps of %s", pr->path) : 0;
     /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)
         return report_errno(errno, "cannot allocate the bitmaps of %s", pr->path);
@@ -208,17 +231,39 @@ static int clear_words(const struct pairing *pr)
         munmap(map, PAGE_BYTES);
         return report_error(ENOSPC, "no space for the pages beside the bitmaps of %s", pr->path);
     }
-    uint64_t *words = (uint64_t *)map;
-    for (uint64_t i = page % CHUNK_PAGES; i < CHUNK_PAGES; i++) {
-        uint64_t behind = ~bitmap_within(chunk * CHUNK_PAGES + i, pr->size);
+    for (; i < n; i++) {
+        uint64_t *word = (uint64_t *)(map + layout_word(format, first + (uint64_t)i) - at);
+        const uint64_t behind = pages[i] < end ? 0 : ~bitmap_within(pages[i], pr->size);
         /* Stores at least one word. Others may be 0 already by stores of a dead process, not durable after a
          * failed msync: they become durable with the page, which this store makes dirty.
          * explorer: tear word survives: while the shrink word is there, a process that finds half of the
          * word clears it again. */
-        if (words[i] & behind || i == CHUNK_PAGES - 1)
-            persist_store_word(&pr->persist, &words[i], words[i] & ~behind);
+        if (*word & behind || i == n - 1)
+            persist_store_word(&pr->persist, word, *word & ~behind);
     }
     munmap(map, PAGE_BYTES); /* S4: shrink_finish() syncs the reflection */
+    return format == LAYOUT_SPARSE ? give_back(pr, first, pages, n) : 0;
+}
+
+/* The same in all meta pages that have such words, and that the reflection keeps when it is cut. */
+static int clear_words(const struct pairing *pr)
+{
+    const uint32_t format = pr->record.format;
+    const uint64_t own = pr->size / PAGE_BYTES / CHUNK_PAGES;
+    uint64_t from = 0, end = own + 1;
+    if (format == LAYOUT_SPARSE) {
+        const off_t length = fsops_length(pr->reflection);
+        if (length < 0)
+            return report_errno(errno, "cannot find the length of the reflection of %s", pr->path);
+        end = layout_chunks(format, (uint64_t)length);
+    } else if (pr->size % (CHUNK_PAGES * PAGE_BYTES) == 0) {
+        return 0; /* the meta page is cut off too */
+    } else {
+        from = own;
+    }
+    FOR_EACH_META(chunk, pr->reflection, format, from, end)
+    if (clear_chunk(pr, chunk) < 0)
+        return -1;
     return 0;
 }
 
@@ -226,9 +271,11 @@ int shrink_finish(struct pairing *pr)
 {
     if (!shrink_from(pr))
         return 0;
+    /* A sparse reflection keeps its length: the places of its pages are in any order. */
     if (clear_words(pr) < 0 ||
-        set_length(pr, pr->reflection, layout_reflection_bytes(pr->size), false,
-                   "the reflection of ") < 0 ||
+        (pr->record.format == LAYOUT_DENSE &&
+         set_length(pr, pr->reflection, layout_reflection_bytes(LAYOUT_DENSE, pr->size), false,
+                    "the reflection of ") < 0) ||
         set_length(pr, pr->original, pr->size, false, "") < 0)
         return -1;
     /* persist-order S4 (reader: shrink_finish, in a later adopt): words and lengths of both files are durable

@@ -13,6 +13,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Returns the format of a reflection by its manifest; -1. Dense if that does not tell: then a sparse reflection that was ever written
+ * to seems to hold slices. */
+static int format_of(const struct folder *f, const char *manifest)
+{
+    _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
+    struct manifest_record r;
+    int which;
+    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? LAYOUT_DENSE : -1;
+    const ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
+    KEEP_ERRNO();
+    close(fd);
+    if (n < 0)
+        return -1;
+    return manifest_read(bytes, &r, &which) == MANIFEST_VALID ? (int)r.format : LAYOUT_DENSE;
+}
+
 int lookup_holds_slices(const struct folder *f, uint64_t inode)
 {
     const struct pairing_names n = pairing_names(inode);
@@ -20,7 +38,8 @@ int lookup_holds_slices(const struct folder *f, uint64_t inode)
     if (fd < 0 && errno == ENOENT)
         return 0;
     uint64_t page;
-    int result = fd < 0 ? -1 : meta_find(fd, 0, layout_pages(LAYOUT_MAX_BYTES), &page);
+    const int format = fd < 0 ? -1 : format_of(f, n.manifest);
+    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

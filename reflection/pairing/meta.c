@@ -3,39 +3,69 @@
 
 #include "reflection/format/layout.h"
 
+#include "reflection/media/fsops.h"
+
 #include <errno.h>
 #include <unistd.h>
 
-uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks)
+uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chunks)
 {
+    const uint64_t chunk_bytes = layout_meta_page(format, 1);
     while (chunk < chunks) {
-        uint64_t at = layout_meta_page(chunk);
+        uint64_t at = layout_meta_page(format, chunk);
         off_t data = lseek(reflection, (off_t)at, SEEK_DATA);
         if (data < 0) /* ENXIO: holes to the end; otherwise the file system does not tell */
             return errno == ENXIO ? chunks : chunk;
         if ((uint64_t)data < at + PAGE_BYTES)
             return chunk;
         /* Holes up to `data`: go on with the first meta page that does not end before it. */
-        chunk = ((uint64_t)data + CHUNK_BYTES - PAGE_BYTES) / CHUNK_BYTES;
+        chunk = ((uint64_t)data + chunk_bytes - PAGE_BYTES) / chunk_bytes;
     }
     return chunks;
 }
 
-int meta_find(int reflection, uint64_t page, uint64_t end, uint64_t *found)
+int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, uint64_t *words,
+                  uint64_t *pages)
 {
-    uint64_t words[CHUNK_PAGES];
-    const uint64_t first = page / CHUNK_PAGES, chunks = (end + CHUNK_PAGES - 1) / CHUNK_PAGES;
-    FOR_EACH_META(chunk, reflection, first, chunks)
-    {
-        const uint64_t from = chunk == first ? page % CHUNK_PAGES : 0;
-        *found = chunk * CHUNK_PAGES + from;
-        ssize_t got =
-            pread(reflection, words, (CHUNK_PAGES - from) * 8, (off_t)layout_word(*found));
-        if (got <= 0) /* 0: the end of the file */
-            return (int)got;
-        for (ssize_t i = 0; i < got / 8; i++, ++*found)
-            if (words[i])
-                return 1;
+    struct layout_entry entries[CHUNK_SPARSE];
+    const bool dense = format == LAYOUT_DENSE;
+    const uint64_t each = dense ? 8 : sizeof(*entries);
+    const off_t at = (off_t)(layout_word(format, first) - (each - 8));
+    const ssize_t got = pread(reflection, dense ? (void *)words : entries, n * each, at);
+    if (got < 0)
+        return -1;
+    for (uint64_t i = 0; i < (uint64_t)got / each; i++) {
+        if (!dense)
+            words[i] = entries[i].bitmap;
+        if (pages)
+            pages[i] = dense ? first + i : entries[i].page;
     }
-    return 0;
+    return got / (int64_t)each;
+}
+
+int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found)
+{
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    const uint64_t each = layout_chunk(format);
+    const off_t length = fsops_length(reflection);
+    const bool dense = format == LAYOUT_DENSE;
+    const uint64_t all = layout_chunks(format, (uint64_t)length),
+                   chunks = dense && end / each < all ? end / each + 1 : all;
+    int r = 0;
+    if (length < 0)
+        return -1;
+    FOR_EACH_META(chunk, reflection, format, dense ? page / each : 0, chunks)
+    {
+        const int64_t n = meta_read(reflection, format, chunk * each, each, words, pages);
+        if (n < 0)
+            return -1;
+        for (int64_t i = 0; i < n; i++)
+            if (words[i] && pages[i] >= page && pages[i] < end) {
+                end = *found = pages[i]; /* a sparse reflection may have an earlier one behind it */
+                r = 1;
+            }
+        if (r && dense)
+            break;
+    }
+    return r;
 }

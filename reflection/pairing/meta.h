@@ -6,15 +6,21 @@
 #include <stdint.h>
 
 /* Returns the first chunk in [chunk, chunks) that may have data in its meta page; `chunks` if there is none. Changes nothing. */
-uint64_t meta_next(int reflection, uint64_t chunk, uint64_t chunks);
-
-/* Finds the first page, from `page` on, whose word is not 0, in the meta pages of the pages before `end`. Returns 1, with
- * *found; 0 if there is none; -1 with errno. */
-int meta_find(int reflection, uint64_t page, uint64_t end, uint64_t *found);
+uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chunks);
 
 /* Iterates over these chunks, from `from` on. */
-#define FOR_EACH_META(chunk, reflection, from, chunks)                                             \
-    for (uint64_t chunk = meta_next(reflection, from, chunks); chunk < (chunks);                   \
-         chunk = meta_next(reflection, chunk + 1, chunks))
+#define FOR_EACH_META(chunk, reflection, format, from, chunks)                                     \
+    for (uint64_t chunk = meta_next(reflection, format, from, chunks); chunk < (chunks);           \
+         chunk = meta_next(reflection, format, chunk + 1, chunks))
+
+/* Reads the entries of n places of one chunk, from `first` on: which page each is of, and its bitmap word. (Of a sparse reflection: a
+ * page number with word 0 says nothing.) By pread(), which reads a meta page that is a hole as zeros, where a load could be SIGBUS.
+ * `pages` may be NULL. Returns how many places there are before the end of the file; -1 with errno. */
+int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, uint64_t *words,
+                  uint64_t *pages);
+
+/* Finds the first page in [page, end) whose word is not 0. Dense: reads only the meta pages of these pages. Returns 1, with
+ * *found; 0 if there is none; -1 with errno. */
+int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found);
 
 #endif

@@ -80,6 +80,7 @@ struct pairing {
 struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
     enum persist_domain domain; /* auto: detected */
+    int format;                 /* of a new reflection: enum layout_format, or: */
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
     /* Instead of ESTALE: */
@@ -93,6 +94,8 @@ struct pairing_wish {
     int (*recover)(const struct pairing *pr, uint64_t journal);
     void *arg;
 };
+
+#define FORMAT_AUTO 2
 
 #define PAIRING_BUSY    1
 #define PAIRING_NOT_YET 2

@@ -251,7 +251,7 @@ TEST_F(Unnamed, UnlinkedFileIsRefused)
     // A reflection named by the inode number would outlive the file, and be found by the next file with that
     // number.
     const std::string orphan = dir / ("orphan-" + std::to_string(inode));
-    write_file(orphan, pattern(layout_reflection_bytes(SIZE), 3));
+    write_file(orphan, pattern(layout_reflection_bytes(LAYOUT_DENSE, SIZE), 3));
     for (const std::string &name : names_in(dir.path()))
         EXPECT_NE(inode_of(dir / name), inode) << "nothing leads to it";
     expect_garbage(overlay(pattern(SIZE, 7), read_file(orphan)));

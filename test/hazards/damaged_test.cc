@@ -65,13 +65,13 @@ int load_beyond(const std::string &p)
 {
     signal(SIGBUS, SIG_DFL); // not a sanitizer's handler
     Fd fd(p);
-    size_t n = layout_reflection_bytes(SIZE);
+    size_t n = layout_reflection_bytes(sparse() ? LAYOUT_SPARSE : LAYOUT_DENSE, SIZE);
     void *at = mmap(nullptr, n, PROT_READ, MAP_SHARED, fd, 0);
     volatile unsigned char byte = static_cast<unsigned char *>(at)[n - 1];
     return byte & 0;
 }
 
-const size_t REFLECTION = layout_reflection_bytes(SIZE);
+const size_t REFLECTION = layout_reflection_bytes(sparse() ? LAYOUT_SPARSE : LAYOUT_DENSE, SIZE);
 
 const std::vector<Scene> pairing = {
     {"ManifestInItsFirstCopy", slices, [](Stage &s) { flip_manifest(s, 300); }, stale_alone, FOUND},
@@ -98,9 +98,9 @@ const std::vector<Scene> pairing = {
      [](Stage &s) {
          uint64_t entries[4] = {2, ~0ull, 1, 5};
          write_at(reflection_of(s.path), 0, entries, sizeof(entries));
-         s.patch_manifest(manifest_of(s.path), [](manifest_record &r) { r.format = 1; });
+         s.patch_manifest(manifest_of(s.path), [](manifest_record &r) { r.format = 2; });
      },
-     garbage_by_number, REFUSED, EUCLEAN, "{reflection}|format 1"},
+     garbage_by_number, REFUSED, EUCLEAN, "{reflection}|format 2"},
     {"SizeWord", slices, [](Stage &s) { flip_manifest(s, MANIFEST_SIZE_WORD + 1); },
      [](Stage &s) {
          uint64_t word;

@@ -355,6 +355,7 @@ int fallocate_seldom(int fd, int mode, off_t offset, off_t n)
 // invalid must still exist then.
 TEST_P(SpaceGivenBack, WordsAreDurableBeforeSpaceIsGivenBack)
 {
+    DENSE_ONLY("fills a disk but for what a dense reflection needs");
     Bytes expected = over(whole(8), PAGE, pattern(PAGE, 3));
     expected.resize(9 * PAGE);
     write_file(file, whole(8));

@@ -215,6 +215,7 @@ class FailingMedium : public testing::TestWithParam<Operation>
 
 TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAgain)
 {
+    DENSE_ONLY("counts calls of a dense reflection");
     for (Leaving how : {SPATIAL, EXIT})
         for (size_t n = 0; n <= flushes && !HasFailure(); n++) {
             SCOPED_TRACE("flush " + std::to_string(n) + ", left by " + std::to_string(how));
@@ -234,6 +235,7 @@ TEST_P(FailingMedium, PoisonsTheFileUntilItIsMappedAgain)
 // Several files are poisoned and mapped anew while another one is in use.
 TEST_P(FailingMedium, DoesNotAffectOtherFiles)
 {
+    DENSE_ONLY("counts calls of a dense reflection");
     TempDir dir;
     const std::string other = dir / "other";
     std::vector<Bytes> are;

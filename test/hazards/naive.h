@@ -32,11 +32,25 @@ constexpr size_t SIZE = 4 * 4096 + 1000;
 inline Bytes overlay(const Bytes &original, const Bytes &reflection)
 {
     Bytes all = original;
+    if (sparse()) {
+        for (uint64_t place = 0; layout_word(LAYOUT_SPARSE, place) < reflection.size(); place++) {
+            layout_entry e;
+            memcpy(&e, &reflection[layout_word(LAYOUT_SPARSE, place) - 8], sizeof(e));
+            for (size_t slice = 0; slice < PAGE_SLICES; slice++) {
+                const size_t at = e.page * PAGE_BYTES + slice * SLICE_BYTES;
+                if (e.bitmap >> slice & 1 && at < all.size())
+                    memcpy(&all[at],
+                           &reflection[layout_refpage(LAYOUT_SPARSE, place) + slice * SLICE_BYTES],
+                           std::min<size_t>(SLICE_BYTES, all.size() - at));
+            }
+        }
+        return all;
+    }
     for (size_t at = 0; at < all.size(); at += SLICE_BYTES) {
         size_t n = std::min<size_t>(SLICE_BYTES, all.size() - at);
-        uint64_t word = 0, home = layout_reflected(at);
-        if (layout_word(at / PAGE_BYTES) + 8 <= reflection.size())
-            memcpy(&word, &reflection[layout_word(at / PAGE_BYTES)], 8);
+        uint64_t word = 0, home = layout_refpage(LAYOUT_DENSE, at / PAGE_BYTES) + at % PAGE_BYTES;
+        if (layout_word(LAYOUT_DENSE, at / PAGE_BYTES) + 8 <= reflection.size())
+            memcpy(&word, &reflection[layout_word(LAYOUT_DENSE, at / PAGE_BYTES)], 8);
         if ((word >> at % PAGE_BYTES / SLICE_BYTES & 1) && home + n <= reflection.size())
             memcpy(&all[at], &reflection[home], n);
     }

@@ -76,6 +76,7 @@ ON(Space, TMPFS, EXT4, EXT4_1K);
 // Space from fallocate() is as good as that of a store. Every second page, for many extents.
 TEST_P(Space, PlainStoresToHolesTearARecordAndAllocatedHomesTakeEveryStore)
 {
+    DENSE_ONLY("fills a disk but for what a dense reflection needs");
     const Bytes record = pattern(3000, 2);
     make_sparse(file, SIZE);
     make_sparse(twin, SIZE);
@@ -167,6 +168,7 @@ TEST_P(SpaceInMemory, ALoadFromAHoleIsSigbusAndAReadIsEnospc)
 // The reflection of a dead process, then also its manifest, copied without zeros.
 TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
 {
+    DENSE_ONLY("stores words of a dense reflection");
     auto dig_zeros = [](const std::string &path, size_t n) {
         for (size_t at = 0; at < n; at += PAGE)
             if (read_at(path, at, PAGE) == Bytes(PAGE))
@@ -420,9 +422,9 @@ TEST_P(SpaceGrowth, PagesWithinTheOldSizeStayReadable)
 // directory of page states.
 TEST_P(SpaceInMemory, FullShmIsEnospcForAMappingAndForAFirstTouchFarAway)
 {
-    constexpr size_t FAR = 64 << 20, BATCHES = 16;
+    constexpr size_t FAR = 16 << 20, BATCHES = 32;
     const std::string shm = "/dev/shm/ato-", there = "/dev/shm/ballast";
-    ASSERT_TRUE(mount_memory("/dev/shm", "size=132k"));
+    ASSERT_TRUE(mount_memory("/dev/shm", "size=204k"));
     make_sparse(file, BATCHES * FAR);
     fill(there);
     {

@@ -10,6 +10,12 @@
 namespace support
 {
 
+bool sparse()
+{
+    const char *format = getenv("ATO_FORMAT");
+    return format && std::string(format) == "sparse";
+}
+
 ato_options options(int domain, int policy, unsigned flags)
 {
     ato_options o = {};

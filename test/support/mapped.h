@@ -14,6 +14,16 @@
 namespace support
 {
 
+// The tests run in both formats of the reflection: ATO_FORMAT=sparse.
+bool sparse();
+
+// For tests that store bytes of a dense reflection by themselves, or count calls.
+#define DENSE_ONLY(why)                                                                            \
+    do {                                                                                           \
+        if (support::sparse())                                                                     \
+            GTEST_SKIP() << (why);                                                                 \
+    } while (0)
+
 ato_options options(int domain = ATO_DOMAIN_AUTO, int policy = ATO_READ_LAZY, unsigned flags = 0);
 
 class Mapped

@@ -104,6 +104,7 @@ TEST_F(Aftermath, WriteByAnotherProgramInTheClockTickOfAKillIsNoticed)
 // must not mark the file clean before the word is durable.
 TEST_F(Aftermath, CleanUnmapMakesUntouchedWordsOfAKilledWriterDurable)
 {
+    DENSE_ONLY("words of a sparse reflection are settled when it is mapped");
     die("flush_any", 1, Bytes(new_.begin(), new_.begin() + 64));
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m) << m.sentence;
@@ -125,6 +126,7 @@ TEST_F(Aftermath, CleanUnmapMakesUntouchedWordsOfAKilledWriterDurable)
 // even if the writer of the record died right after the store.
 TEST_F(Aftermath, WordsOfADeadProcessAreDurableBeforeCleanIsVisible)
 {
+    DENSE_ONLY("words of a sparse reflection are settled when it is mapped");
     die("fence", 2, new_);
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;

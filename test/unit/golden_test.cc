@@ -122,7 +122,7 @@ TEST(Golden, JournalIsReadWithEveryLane)
             ASSERT_EQ(v.nwords, 40u);
             for (unsigned i = 0; i < 40; i++) {
                 EXPECT_EQ(journal_word_file(&v.words[i]), i % 2);
-                EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(i * 100));
+                EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(LAYOUT_DENSE, i * 100));
                 EXPECT_EQ(v.words[i].value, ~0ull - i);
             }
         }
@@ -151,7 +151,7 @@ TEST(Golden, JournalIsWrittenByteForByte)
     for (const journal_file &name : both)
         journal_name(&w, &name);
     for (unsigned i = 0; i < 40; i++)
-        journal_add(&w, i % 2, layout_word(i * 100), ~0ull - i);
+        journal_add(&w, i % 2, layout_word(LAYOUT_DENSE, i * 100), ~0ull - i);
     ASSERT_EQ(journal_commit(&w), 0);
     lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
     both[1] = JournalLab::file(3, 333);
@@ -201,7 +201,7 @@ TEST(Golden, AreaOfASlotIsReadWithEveryLane)
         EXPECT_EQ(v.files[0].inode, 111u);
         ASSERT_EQ(v.nwords, 242u);
         for (unsigned i = 0; i < 241; i++) {
-            EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(i * 100));
+            EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(LAYOUT_DENSE, i * 100));
             EXPECT_EQ(v.words[i].value, ~0ull - i);
         }
         EXPECT_TRUE(journal_word_is_size(&v.words[241]));
@@ -225,7 +225,7 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
     journal_begin(&w, &area.lanes, &area.p, 2, 1, 242);
     journal_name(&w, &a);
     for (unsigned i = 0; i < 241; i++)
-        journal_add(&w, 0, layout_word(i * 100), ~0ull - i);
+        journal_add(&w, 0, layout_word(LAYOUT_DENSE, i * 100), ~0ull - i);
     journal_add(&w, 0, JOURNAL_SIZE, manifest_encode_size(20580));
     ASSERT_EQ(journal_commit(&w), 0);
     EXPECT_TRUE(Bytes(area.bytes, area.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));

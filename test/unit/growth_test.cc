@@ -252,6 +252,7 @@ TEST_P(Growth, FileThatAnotherProgramResizedIsEstaleAndStaysUnchanged)
 
 TEST_P(Growth, BitmapBehindTheEndIsEuclean)
 {
+    DENSE_ONLY("stores words of a dense reflection");
     for (uint64_t page : {uint64_t(6), uint64_t(511), uint64_t(512)}) {
         SCOPED_TRACE(page);
         write_file(path, content);

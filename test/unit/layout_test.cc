@@ -15,6 +15,12 @@ extern "C" {
 namespace
 {
 
+/* Formula (1) of FORMAT.md. */
+uint64_t layout_reflected(uint64_t o)
+{
+    return layout_refpage(LAYOUT_DENSE, o / PAGE_BYTES) + o % PAGE_BYTES;
+}
+
 TEST(Layout, ReflectedOffsetMatchesFormulaOne)
 {
     size_t rows = 0;
@@ -29,7 +35,7 @@ TEST(Layout, WordOfEveryPageMatchesTheTable)
 {
     size_t rows = 0;
     for (const auto &row : golden_table("layout.golden", "word")) {
-        EXPECT_EQ(layout_word(row[0]), row[1]) << "page " << row[0];
+        EXPECT_EQ(layout_word(LAYOUT_DENSE, row[0]), row[1]) << "page " << row[0];
         rows++;
     }
     EXPECT_GT(rows, 30u);
@@ -39,7 +45,7 @@ TEST(Layout, SizeOfTheReflectionMatchesTheTable)
 {
     size_t rows = 0;
     for (const auto &row : golden_table("layout.golden", "size")) {
-        EXPECT_EQ(layout_reflection_bytes(row[0]), row[1]) << "size " << row[0];
+        EXPECT_EQ(layout_reflection_bytes(LAYOUT_DENSE, row[0]), row[1]) << "size " << row[0];
         rows++;
     }
     EXPECT_GT(rows, 15u);
@@ -56,10 +62,10 @@ TEST(Layout, HomesAndWordsOfAFileNeverOverlap)
     }
     std::set<uint64_t> words;
     for (uint64_t p = 0; p < PAGES; p++) {
-        uint64_t word = layout_word(p);
+        uint64_t word = layout_word(LAYOUT_DENSE, p);
         EXPECT_TRUE(words.insert(word).second) << "page " << p;
         EXPECT_EQ(pages.count(word / PAGE_BYTES * PAGE_BYTES), 0u) << "page " << p;
-        EXPECT_EQ(layout_meta_page(p / CHUNK_PAGES), word / PAGE_BYTES * PAGE_BYTES);
+        EXPECT_EQ(layout_meta_page(LAYOUT_DENSE, p / CHUNK_PAGES), word / PAGE_BYTES * PAGE_BYTES);
     }
 }
 
@@ -75,21 +81,23 @@ TEST(Layout, ReflectionEndsWithItsLastRefPage)
 {
     for (uint64_t pages : {1ull, 2ull, 511ull, 512ull, 513ull, 1024ull, 1025ull, 70000ull}) {
         uint64_t last = (pages - 1) * PAGE_BYTES;
-        EXPECT_EQ(layout_reflection_bytes(pages * PAGE_BYTES), layout_reflected(last) + PAGE_BYTES);
-        EXPECT_EQ(layout_reflection_bytes(last + 1), layout_reflected(last) + PAGE_BYTES);
+        EXPECT_EQ(layout_reflection_bytes(LAYOUT_DENSE, pages * PAGE_BYTES),
+                  layout_reflected(last) + PAGE_BYTES);
+        EXPECT_EQ(layout_reflection_bytes(LAYOUT_DENSE, last + 1),
+                  layout_reflected(last) + PAGE_BYTES);
     }
-    EXPECT_EQ(layout_reflection_bytes(0), 0u);
+    EXPECT_EQ(layout_reflection_bytes(LAYOUT_DENSE, 0), 0u);
 }
 
 TEST(Layout, IsWordMatchesTheWordsOfTheReflection)
 {
     for (uint64_t pages : {0ull, 1ull, 3ull, 511ull, 512ull, 513ull, 1025ull}) {
-        uint64_t bytes = layout_reflection_bytes(pages * PAGE_BYTES);
+        uint64_t bytes = layout_reflection_bytes(LAYOUT_DENSE, pages * PAGE_BYTES);
         std::set<uint64_t> words;
         for (uint64_t p = 0; p < pages; p++)
-            words.insert(layout_word(p));
+            words.insert(layout_word(LAYOUT_DENSE, p));
         for (uint64_t at = 0; at < bytes + 3 * CHUNK_BYTES; at += 4)
-            ASSERT_EQ(layout_is_word(at, bytes), words.count(at) == 1)
+            ASSERT_EQ(layout_is_word(LAYOUT_DENSE, at, bytes), words.count(at) == 1)
                 << "offset " << at << " of " << bytes;
     }
 }
@@ -98,15 +106,16 @@ TEST(Layout, IsWordIsFalseForExtremeNumbers)
 {
     for (uint64_t at : {~0ull, ~0ull - 7, 1ull << 63, 0x00fffffffffffff8ull})
         for (uint64_t bytes : {0ull, 1ull, 4096ull, 8192ull, 1ull << 48})
-            EXPECT_FALSE(layout_is_word(at, bytes)) << at;
+            EXPECT_FALSE(layout_is_word(LAYOUT_DENSE, at, bytes)) << at;
 }
 
 TEST(Layout, LargestFileOverflowsNothing)
 {
     uint64_t last = LAYOUT_MAX_BYTES - 1;
     EXPECT_GT(layout_reflected(last), last);
-    EXPECT_LT(layout_word(last / PAGE_BYTES), 1ull << 56); // what a journal's word can name
-    EXPECT_LT(layout_reflection_bytes(LAYOUT_MAX_BYTES), 1ull << 49);
+    EXPECT_LT(layout_word(LAYOUT_DENSE, last / PAGE_BYTES),
+              1ull << 56); // what a journal's word can name
+    EXPECT_LT(layout_reflection_bytes(LAYOUT_DENSE, LAYOUT_MAX_BYTES), 1ull << 49);
 }
 
 } // namespace

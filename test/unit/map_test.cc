@@ -194,7 +194,7 @@ TEST_F(Map, NullOptionsAreTheDefaults)
     st.struct_size = sizeof(st);
     ASSERT_EQ(ato_stat(at, &st), 0);
     EXPECT_EQ(st.read_policy, ATO_READ_LAZY);
-    EXPECT_EQ(st.format, ATO_FORMAT_DENSE);
+    EXPECT_EQ(st.format, sparse() ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
     EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
 }
 

@@ -22,6 +22,11 @@ constexpr size_t SIZE = 64 * 4096;
 class PersistCountsTest : public testing::Test
 {
   protected:
+    void SetUp() override
+    {
+        DENSE_ONLY("counts calls of a dense reflection");
+    }
+
     PersistCountsTest() : path(dir / "file")
     {
         write_file(path, pattern(SIZE, 1));

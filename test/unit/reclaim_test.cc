@@ -38,7 +38,10 @@ class Reclaim : public testing::TestWithParam<Place>
     void SetUp() override
     {
         write_file(file, content);
+        if (GetParam().disk && waits_for_the_unmap)
+            DENSE_ONLY("there the space is given back when the last process unmaps the file");
     }
+    bool waits_for_the_unmap = true;
     // Bytes that the reflection takes.
     uint64_t space() const
     {
@@ -88,6 +91,30 @@ TEST_P(Reclaim, UnusedRefPagesGiveTheirSpaceBackAndTheContentStays)
     EXPECT_EQ(m.read(), content);
     EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     EXPECT_EQ(read_file(file), content);
+}
+
+// The pages beside a hole in a page cache, which may lose their space, are in a sparse reflection any pages of the file.
+TEST(SparseReclaim, OnADiskGivesTheSpaceBackWhenTheLastProcessUnmapsTheFile)
+{
+    TempDir dir(disk_folder());
+    const std::string file = dir / "file";
+    const Bytes news = pattern(PAGES * PAGE, 2);
+    ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    write_file(file, pattern(SIZE, 1));
+    {
+        Mapped m(file, o);
+        ASSERT_TRUE(m && m.write(0, news)) << m.sentence;
+        ASSERT_EQ(ato_deploy(m.base, 590 * PAGE), 0);
+        ASSERT_EQ(ato_reclaim(m.base, SIZE), 0) << ato_errormsg();
+        EXPECT_GE(stat_of(reflection_of(file)).st_blocks * 512, 600 * 4096);
+    }
+    EXPECT_LE(stat_of(reflection_of(file)).st_blocks * 512, 20 * 4096);
+    Mapped m(file, o);
+    EXPECT_EQ(m.stat().slices_in_reflection, 10u * 64);
+    EXPECT_EQ(m.read(), news);
+    ASSERT_TRUE(m.write(0, Bytes(SIZE, 7))) << m.sentence;
+    EXPECT_EQ(m.read(), Bytes(SIZE, 7));
 }
 
 // These have no page state yet.
@@ -212,6 +239,7 @@ struct Budget : Reclaim {
     {
         content = pattern(MANY * PAGE, 1);
         small.max_reflection_bytes = MOST;
+        waits_for_the_unmap = false; // the places are used again
     }
     ato_options small = gather;
 };
@@ -257,6 +285,8 @@ TEST_P(BudgetOfAllPlaces, ScatteredWritesKeepTheReflectionWithinIt)
 // What an earlier mapping without a budget left is brought home, too.
 TEST_P(Budget, AReflectionThatTakesMoreShrinksByAndBy)
 {
+    if (GetParam().disk)
+        DENSE_ONLY("there the space is given back when the last process unmaps the file");
     {
         Mapped m(file, gather);
         ASSERT_TRUE(m && put(m, 0, 512, 2)) << m.sentence;

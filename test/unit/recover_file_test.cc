@@ -214,7 +214,7 @@ TEST_P(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
 {
     die_between_flips(path, 3);
     ASSERT_EQ(truncate(reflection_of(path).c_str(), 4096), 0);
-    uint64_t lane = committed_lane(), far = layout_word(512);
+    uint64_t lane = committed_lane(), far = layout_word(LAYOUT_DENSE, 512);
     write_at(manifest_of(path), lane + 128 + 32, &far, 8);
     Bytes b = read_at(manifest_of(path), lane, 128 + 32 + 8 * 16);
     uint64_t sum = checksum_add(checksum(b.data(), 56), &b[128], b.size() - 128);

@@ -131,7 +131,7 @@ TEST_P(RecoverSeveral, SizeThatDoesNotFitIsAnErrorAndStoresNothing)
 {
     die_committed(2, 1000 * 4096);
     ASSERT_EQ(truncate(reflection_of(paths[1]).c_str(),
-                       static_cast<off_t>(layout_reflection_bytes(999 * 4096))),
+                       static_cast<off_t>(layout_reflection_bytes(LAYOUT_DENSE, 999 * 4096))),
               0);
     for (size_t first : {0, 1})
         expect_refused(paths[first], EUCLEAN, {"size", reflection_of(paths[1])});
@@ -312,7 +312,7 @@ TEST_P(RecoverSeveral, CommitOfFilesWithOneReflectionDirIsFinishedByAMapOfEither
             const std::string reflection =
                 reflection_dir + "/" + std::to_string(inode_of(paths[i]));
             uint64_t word;
-            memcpy(&word, read_at(reflection, layout_word(PAGE), 8).data(), 8);
+            memcpy(&word, read_at(reflection, layout_word(LAYOUT_DENSE, PAGE), 8).data(), 8);
             EXPECT_EQ(word, VALUE + i) << paths[i];
         }
         expect_no_journals();

@@ -29,8 +29,8 @@ class Recover : public testing::Test
 {
   protected:
     Recover()
-        : size(layout_reflection_bytes(PAGES * PAGE_BYTES)), reflection(size + 8, 0x11),
-          manifest(MANIFEST_BYTES / 8, 7)
+        : size(layout_reflection_bytes(LAYOUT_DENSE, PAGES * PAGE_BYTES)),
+          reflection(size + 8, 0x11), manifest(MANIFEST_BYTES / 8, 7)
     {
         target.persist = lab.p;
         target.map = reinterpret_cast<char *>(reflection.data());
@@ -72,8 +72,8 @@ TEST_F(Recover, StoresTheWordsAndNothingElse)
     std::vector<std::pair<uint64_t, uint64_t>> words;
     for (uint64_t page : {0, 1, 511, 512, 514}) {
         uint64_t value = 0x0123456789abcdefull * (page + 1);
-        words.emplace_back(layout_word(page), value);
-        memcpy(&expected[layout_word(page)], &value, 8);
+        words.emplace_back(layout_word(LAYOUT_DENSE, page), value);
+        memcpy(&expected[layout_word(LAYOUT_DENSE, page)], &value, 8);
     }
     journal_view v = committed(words);
     ASSERT_EQ(apply(v), 0);
@@ -83,7 +83,8 @@ TEST_F(Recover, StoresTheWordsAndNothingElse)
 TEST_F(Recover, StoresOnlyTheWordsOfTheGivenFile)
 {
     Bytes expected = reflection;
-    journal_view v = committed({{layout_word(3), 5}, {layout_word(4), 6}}, 1);
+    journal_view v =
+        committed({{layout_word(LAYOUT_DENSE, 3), 5}, {layout_word(LAYOUT_DENSE, 4), 6}}, 1);
     ASSERT_EQ(apply(v), 0);
     EXPECT_TRUE(reflection == expected);
     ASSERT_EQ(apply(v, 1), 0);
@@ -94,7 +95,7 @@ TEST_F(Recover, MayBeRepeatedAfterACrashAtAnyWord)
 {
     std::vector<std::pair<uint64_t, uint64_t>> words;
     for (uint64_t page = 0; page < 10; page++)
-        words.emplace_back(layout_word(page * 50), page + 1);
+        words.emplace_back(layout_word(LAYOUT_DENSE, page * 50), page + 1);
     journal_view v = committed(words);
     Bytes before = reflection;
     ASSERT_EQ(apply(v), 0);
@@ -114,21 +115,22 @@ TEST_F(Recover, MayBeRepeatedAfterACrashAtAnyWord)
 TEST_F(Recover, RefusesOffsetsThatAreNoWordsAndStoresNothing)
 {
     const uint64_t bad[] = {
-        PAGE_BYTES,               // a RefPage
-        CHUNK_BYTES - 8,          // the end of a RefPage
-        CHUNK_BYTES + PAGE_BYTES, // a RefPage of the second chunk
-        layout_word(PAGES),       // in the last meta page, but of a page beyond the end
-        layout_word(1023),        // likewise
-        layout_word(1024),        // a meta page beyond the end
-        size,                     // right behind it
-        (1ull << 48),             // far behind it
-        (1ull << 49) - 8,         // the largest there is
+        PAGE_BYTES,                       // a RefPage
+        CHUNK_BYTES - 8,                  // the end of a RefPage
+        CHUNK_BYTES + PAGE_BYTES,         // a RefPage of the second chunk
+        layout_word(LAYOUT_DENSE, PAGES), // in the last meta page, but of a page beyond the end
+        layout_word(LAYOUT_DENSE, 1023),  // likewise
+        layout_word(LAYOUT_DENSE, 1024),  // a meta page beyond the end
+        size,                             // right behind it
+        (1ull << 48),                     // far behind it
+        (1ull << 49) - 8,                 // the largest there is
     };
     Bytes before = reflection;
     for (uint64_t offset : bad) {
         JournalLab other(PERSIST_PMEM);
-        other.write(0, {JournalLab::file(1, 10)},
-                    {{layout_word(0), 1}, {offset, 2}, {layout_word(1), 3}});
+        other.write(
+            0, {JournalLab::file(1, 10)},
+            {{layout_word(LAYOUT_DENSE, 0), 1}, {offset, 2}, {layout_word(LAYOUT_DENSE, 1), 3}});
         journal_view v;
         ASSERT_EQ(journal_look(&other.j, 0, &v), JOURNAL_COMMITTED);
         EXPECT_EQ(apply(v), -1) << offset;
@@ -163,7 +165,7 @@ TEST_F(Recover, RefusesASizeBeyondTheReflectionAndStoresNothing)
     Bytes before = reflection;
     lab.write(
         0, {JournalLab::file(1, 10)},
-        {{layout_word(0), 1},
+        {{layout_word(LAYOUT_DENSE, 0), 1},
          {JOURNAL_WORD_SIZE | MANIFEST_SIZE_WORD, manifest_encode_size(PAGES * PAGE_BYTES + 1)}});
     journal_view v;
     ASSERT_EQ(journal_look(&lab.j, 0, &v), JOURNAL_COMMITTED);
@@ -214,7 +216,8 @@ TEST_F(Recover, WhatACutCommitLeftIsNotCompletedByTheNextOne)
 
 TEST_F(Recover, IsDurableWhenItReturns)
 {
-    journal_view v = committed({{layout_word(0), 1}, {layout_word(600 - 100), 2}});
+    journal_view v =
+        committed({{layout_word(LAYOUT_DENSE, 0), 1}, {layout_word(LAYOUT_DENSE, 600 - 100), 2}});
     support::PersistFaults faults;
     std::vector<std::string> order;
     faults.before = [&](const support::PersistCall &c) {
@@ -229,7 +232,7 @@ TEST_F(Recover, IsDurableWhenItReturns)
 
 TEST_F(Recover, FailsWithEioWhenTheMediumFails)
 {
-    journal_view v = committed({{layout_word(0), 1}});
+    journal_view v = committed({{layout_word(LAYOUT_DENSE, 0), 1}});
     support::PersistFaults faults;
     faults.before = [](const support::PersistCall &c) {
         return std::string(c.op) == "flush_any" ? EIO : support::GO_ON;

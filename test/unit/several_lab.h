@@ -56,6 +56,11 @@ inline int take_lane(const std::vector<struct file *> &files, uint64_t words, jo
 class Several : public testing::Test
 {
   protected:
+    void SetUp() override
+    {
+        DENSE_ONLY("stores words of a dense reflection");
+    }
+
     static constexpr size_t SIZE = 8 * 4096;
     static constexpr uint64_t PAGE = 3, VALUE = 0x5500;
 
@@ -124,7 +129,7 @@ class Several : public testing::Test
             journal_name(&c.writer, &name);
         }
         for (unsigned i = 0; i < n; i++)
-            journal_add(&c.writer, i, layout_word(PAGE), VALUE + i);
+            journal_add(&c.writer, i, layout_word(LAYOUT_DENSE, PAGE), VALUE + i);
         if (size)
             journal_add(&c.writer, n - 1, JOURNAL_SIZE, manifest_encode_size(size));
         persist_fence(p);
@@ -136,7 +141,7 @@ class Several : public testing::Test
     {
         const struct persist *p = &c.files[0]->persist;
         for (size_t i = 0; i < c.files.size(); i++) {
-            uint64_t *word = file_word(c.files[i], PAGE);
+            uint64_t *word = file_homes(c.files[i], PAGE).word;
             persist_store_word(p, word, VALUE + i);
             if (persist_flush_word(p, word) < 0)
                 return false;
@@ -170,7 +175,7 @@ class Several : public testing::Test
     static uint64_t word_of(const std::string &path)
     {
         uint64_t word;
-        memcpy(&word, read_at(reflection_of(path), layout_word(PAGE), 8).data(), 8);
+        memcpy(&word, read_at(reflection_of(path), layout_word(LAYOUT_DENSE, PAGE), 8).data(), 8);
         return word;
     }
 

@@ -283,6 +283,7 @@ TEST_P(Shrink, ReadersAndWritersContinueDuringAShrink)
 // and not on the medium, and a sync writes nothing unless their page becomes dirty again.
 TEST_P(Shrink, WordsThatADeadProcessClearedAreWrittenAgain)
 {
+    DENSE_ONLY("stores words of a dense reflection");
     int status = in_child([&]() -> int {
         auto *m = new Mapped(path, wish_to_grow());
         bool good = *m && m->write(0, pattern(SIZE, 3)) && ato_ftruncate(m->base, 5000) == 0;

@@ -61,6 +61,8 @@ TEST(Space, ReflectionThatIsTruncatedWhileItIsMappedIsEstale)
 {
     for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC}) {
         for (off_t cut : {off_t(0), off_t(513 * 4096)}) {
+            if (cut && sparse()) // there the page is in the first chunk
+                continue;
             TempDir own;
             const std::string large = own / "file";
             const ato_options gather = options(domain, ATO_READ_GATHER);

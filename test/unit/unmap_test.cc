@@ -162,6 +162,7 @@ TEST_F(UnmapOptions, ThreadsOfTheLibraryTakeNoSignals)
 // A file may be far larger than the data that was stored to it.
 TEST_F(UnmapOptions, HolesOfTheReflectionAreSkipped)
 {
+    DENSE_ONLY("counts calls of a dense reflection");
 #ifdef RACES_WATCHED
     GTEST_SKIP() << "ThreadSanitizer leaves no room for views of a TiB";
 #endif

@@ -23,12 +23,13 @@ struct lanes_check {
     bool good;
 };
 
-static bool is_in_order(const struct journal_word *w, uint64_t length)
+static bool is_in_order(const struct journal_word *w, uint32_t format, uint64_t length)
 {
     uint64_t size;
     if (journal_word_is_size(w))
-        return manifest_decode_size(w->value, &size) && layout_reflection_bytes(size) <= length;
-    return layout_is_word(journal_word_offset(w), length);
+        return manifest_decode_size(w->value, &size) &&
+               layout_reflection_bytes(format, size) <= length;
+    return layout_is_word(format, journal_word_offset(w), length);
 }
 
 /* The words of this file only: those of others are checked with these files. */
@@ -38,7 +39,7 @@ static void check_words(struct lanes_check *lc, const struct lanes *l, unsigned 
     const unsigned file = lanes_file(v, lc->manifest->record.id);
     for (uint64_t i = 0; lc->length && i < v->nwords; i++) {
         const struct journal_word *w = &v->words[i];
-        if (journal_word_file(w) != file || is_in_order(w, lc->length))
+        if (journal_word_file(w) != file || is_in_order(w, lc->manifest->record.format, lc->length))
             continue;
         finding_add(&lc->check->findings, FINDING_ERROR, l->path,
                     journal_word_is_size(w)

@@ -124,12 +124,13 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size)
         return; /* the manifest does not tell what to expect */
-    int looked = look_words(reflection, length, m->size, &w);
+    int looked = look_words(reflection, length, m->record.format, m->size, &w);
     if (has_moved(m))
         return; /* the file grows or is being unmapped: what was read is inconsistent */
-    uint64_t need = layout_reflection_bytes(m->size);
-    /* After an interrupted growth, or before a shrink truncates it, the reflection is longer. */
-    if (length < need || (length > need && !m->growth && !m->shrunk))
+    const uint32_t format = m->record.format;
+    uint64_t need = layout_reflection_bytes(format, m->size);
+    /* After an interrupted growth, or before a shrink truncates it, the reflection is longer; and a sparse one is never truncated. */
+    if (length < need || (length > need && !m->growth && !m->shrunk && format == LAYOUT_DENSE))
         finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
                     need);
@@ -192,7 +193,8 @@ void check_look(struct check *c, const char *name, const struct look *l)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest);
         told |= !l->manifest.has_size ||
                 (l->reflection >= 0 &&
-                 l->reflection_length < layout_reflection_bytes(l->manifest.size));
+                 l->reflection_length <
+                     layout_reflection_bytes(l->manifest.record.format, l->manifest.size));
         /* A reflection that does not exist yet, or not any more, is not a finding. */
         if (l->reflection < 0 && l->reflection_error == EACCES) {
             finding_add(&c->findings, FINDING_BLIND, name, "no permission to read its reflection");

@@ -5,9 +5,10 @@
 
 #include <string.h>
 
-static void count(void *arg, uint64_t page, uint64_t word)
+static void count(void *arg, const struct look_word *at)
 {
     struct heat *h = arg;
+    uint64_t page = at->page, word = at->word;
     /* After an interrupted shrink there may be words behind the end, which do not count. */
     if (page >= h->pages)
         return;
@@ -20,7 +21,7 @@ static void count(void *arg, uint64_t page, uint64_t word)
     progress_show(h->progress, page, h->pages);
 }
 
-int heat_read(struct heat *h, int reflection, uint64_t length, uint64_t size,
+int heat_read(struct heat *h, int reflection, uint64_t length, uint32_t format, uint64_t size,
               struct progress *progress)
 {
     memset(h, 0, sizeof(*h));
@@ -30,7 +31,7 @@ int heat_read(struct heat *h, int reflection, uint64_t length, uint64_t size,
     h->bin_pages = h->pages / HEAT_BINS + (h->pages % HEAT_BINS != 0);
     h->bins = h->pages ? (h->pages - 1) / h->bin_pages + 1 : 0;
     h->progress = progress;
-    return reflection < 0 ? 0 : look_each_word(reflection, length, count, h);
+    return reflection < 0 ? 0 : look_each_word(reflection, length, format, count, h);
 }
 
 uint64_t heat_divide(const struct heat *h, uint64_t most, uint64_t *cells)

@@ -33,7 +33,7 @@ struct heat_cell {
 
 /* Reads the bitmaps of a reflection, for a file of `size` bytes; a `reflection` of -1 holds nothing. Shows the progress. Returns 0;
  * -1 with errno and report_sentence(). */
-int heat_read(struct heat *h, int reflection, uint64_t length, uint64_t size,
+int heat_read(struct heat *h, int reflection, uint64_t length, uint32_t format, uint64_t size,
               struct progress *progress);
 
 /* Returns how many bins each of at most `most` cells gets, and sets *cells. */

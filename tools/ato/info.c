@@ -45,9 +45,9 @@ static void gather(struct facts *f, struct look *l, const char *name)
     identity_hex(r->guard.plain, f->guard);
     f->guard[2 * r->guard.bytes] = '\0';
     f->is_database = r->guard.bytes && look_is_masked(l->fd);
-    f->has_words =
-        l->reflection >= 0 && l->manifest.has_size &&
-        look_words(l->reflection, l->reflection_length, l->manifest.size, &f->words) == 0;
+    f->has_words = l->reflection >= 0 && l->manifest.has_size &&
+                   look_words(l->reflection, l->reflection_length, r->format, l->manifest.size,
+                              &f->words) == 0;
 }
 
 /* Bytes of the reflection that `ato reclaim` could give back, at most: some are meta pages, which it leaves. */

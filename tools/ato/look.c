@@ -154,22 +154,71 @@ void look_manifest_close(struct look_manifest *m)
 
 /* ---- words ---- */
 
-int look_each_word(int reflection, uint64_t length, look_visit *visit, void *arg)
+static int by_page(const void *a, const void *b)
 {
-    uint64_t words[CHUNK_PAGES], chunks = (length + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    for (uint64_t chunk = 0;; chunk++) {
-        chunk = meta_next(reflection, chunk, chunks);
-        if (chunk == chunks)
-            return 0;
-        ssize_t got = -1;
-        if (chunk != UINT64_MAX)
-            got = pread(reflection, words, sizeof(words), (off_t)layout_meta_page(chunk));
-        if (got < 0)
-            return report_errno(errno, "cannot read the bitmaps of a reflection");
-        for (ssize_t i = 0; i < got / 8; i++)
-            if (words[i])
-                visit(arg, chunk * CHUNK_PAGES + (uint64_t)i, words[i]);
+    const struct look_word *x = a, *y = b;
+    return (x->page > y->page) - (x->page < y->page);
+}
+
+/* The words of one chunk, in the order of their pages if it is dense. Returns how many; -1. */
+static int64_t read_chunk(int reflection, uint32_t format, uint64_t chunk,
+                          struct look_word found[CHUNK_PAGES])
+{
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    const uint64_t each = layout_chunk(format);
+    const int64_t n = meta_read(reflection, format, chunk * each, each, words, pages);
+    int64_t count = n < 0 ? -1 : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (words[i])
+            found[count++] = (struct look_word){pages[i], words[i], chunk * each + (uint64_t)i};
+    return count < 0 ? report_errno(errno, "cannot read the bitmaps of a reflection") : count;
+}
+
+/* All words of a sparse reflection, in the order of their pages. */
+static int each_sparse(int reflection, uint64_t chunks, look_visit *visit, void *arg)
+{
+    struct look_word *all = NULL;
+    uint64_t n = 0, room = 0;
+    int64_t more = 0;
+    FOR_EACH_META(chunk, reflection, LAYOUT_SPARSE, 0, chunks)
+    {
+        if (room - n < CHUNK_SPARSE) {
+            room = 2 * room + CHUNK_SPARSE;
+            struct look_word *longer = realloc(all, room * sizeof(*all));
+            if (!longer) {
+                free(all);
+                return report_error(ENOMEM, "no memory for the bitmaps of a reflection");
+            }
+            all = longer;
+        }
+        more = read_chunk(reflection, LAYOUT_SPARSE, chunk, all + n);
+        if (more < 0)
+            break;
+        n += (uint64_t)more;
     }
+    if (n)
+        qsort(all, n, sizeof(*all), by_page);
+    for (uint64_t i = 0; more >= 0 && i < n; i++)
+        visit(arg, &all[i]);
+    free(all);
+    return more < 0 ? -1 : 0;
+}
+
+int look_each_word(int reflection, uint64_t length, uint32_t format, look_visit *visit, void *arg)
+{
+    const uint64_t chunks = layout_chunks(format, length);
+    if (format == LAYOUT_SPARSE)
+        return each_sparse(reflection, chunks, visit, arg);
+    FOR_EACH_META(chunk, reflection, format, 0, chunks)
+    {
+        struct look_word found[CHUNK_PAGES];
+        const int64_t n = read_chunk(reflection, format, chunk, found);
+        if (n < 0)
+            return -1;
+        for (int64_t i = 0; i < n; i++)
+            visit(arg, &found[i]);
+    }
+    return 0;
 }
 
 struct counting {
@@ -177,9 +226,10 @@ struct counting {
     uint64_t size;
 };
 
-static void count_word(void *arg, uint64_t page, uint64_t word)
+static void count_word(void *arg, const struct look_word *at)
 {
     const struct counting *c = arg;
+    const uint64_t page = at->page, word = at->word;
     struct look_words *w = c->words;
     uint64_t pages = layout_pages(c->size), valid = ~0ull;
     if (page >= pages) {
@@ -194,11 +244,12 @@ static void count_word(void *arg, uint64_t page, uint64_t word)
     w->slices_beyond += bitmap_count(word & ~valid);
 }
 
-int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w)
+int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
+               struct look_words *w)
 {
     struct counting counting = {w, size};
     memset(w, 0, sizeof(*w));
-    return look_each_word(reflection, length, count_word, &counting);
+    return look_each_word(reflection, length, format, count_word, &counting);
 }
 
 /* ---- which folder ---- */

@@ -128,11 +128,16 @@ struct look_words {
     uint64_t slices_beyond;              /* in the last page, beyond the end */
 };
 
-int look_words(int reflection, uint64_t length, uint64_t size, struct look_words *w);
+int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
+               struct look_words *w);
 
-/* Calls `visit`, in order, for each page with slices that are valid in the reflection, with the page's word. Returns
- * 0; -1 with errno and report_sentence(). */
-typedef void look_visit(void *arg, uint64_t page, uint64_t word);
-int look_each_word(int reflection, uint64_t length, look_visit *visit, void *arg);
+/* A page with slices that are valid in the reflection: its word, and its place (layout.h). */
+struct look_word {
+    uint64_t page, word, place;
+};
+
+/* Calls `visit`, in order, for each such page. Returns 0; -1 with errno and report_sentence(). */
+typedef void look_visit(void *arg, const struct look_word *w);
+int look_each_word(int reflection, uint64_t length, uint32_t format, look_visit *visit, void *arg);
 
 #endif

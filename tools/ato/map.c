@@ -117,8 +117,9 @@ static int read_file(struct heat *h, struct look *l, const char *name,
                             look_state_name(l->state), l->problem[0] ? ": it " : "", l->problem);
     const bool holds = !plain && l->state != LOOK_BORN;
     progress_start(&progress, name, !request->json);
-    const int r = heat_read(h, holds ? l->reflection : -1, l->reflection_length,
-                            holds ? l->manifest.size : l->identity.size, &progress);
+    const int r =
+        heat_read(h, holds ? l->reflection : -1, l->reflection_length, l->manifest.record.format,
+                  holds ? l->manifest.size : l->identity.size, &progress);
     progress_end(&progress);
     return r;
 }

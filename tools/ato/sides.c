@@ -43,24 +43,25 @@ static void add_page(struct pages *p, uint64_t page)
 }
 
 /* Returns true if the slices that are valid in the reflection have other bytes in the file. */
-static bool differs(const struct look *l, uint64_t page, uint64_t word)
+static bool differs(const struct look *l, const struct look_word *w)
 {
+    const uint64_t at = layout_refpage(l->manifest.record.format, w->place);
     unsigned char home[PAGE_BYTES] = {0}, there[PAGE_BYTES] = {0};
-    if (pread(l->fd, home, sizeof(home), (off_t)(page * PAGE_BYTES)) < 0 ||
-        pread(l->reflection, there, sizeof(there), (off_t)layout_reflected(page * PAGE_BYTES)) < 0)
+    if (pread(l->fd, home, sizeof(home), (off_t)(w->page * PAGE_BYTES)) < 0 ||
+        pread(l->reflection, there, sizeof(there), (off_t)at) < 0)
         return true;
     for (unsigned slice = 0; slice < PAGE_BYTES / SLICE_BYTES; slice++)
-        if (word >> slice & 1 &&
+        if (w->word >> slice & 1 &&
             memcmp(home + slice * SLICE_BYTES, there + slice * SLICE_BYTES, SLICE_BYTES) != 0)
             return true;
     return false;
 }
 
-static void look_at_page(void *arg, uint64_t page, uint64_t word)
+static void look_at_page(void *arg, const struct look_word *w)
 {
     struct pages *p = arg;
-    if (differs(p->look, page, word))
-        add_page(p, page);
+    if (differs(p->look, w))
+        add_page(p, w->page);
 }
 
 static void say_time(FILE *out, int64_t seconds)
@@ -94,7 +95,7 @@ void sides_say(FILE *out, const struct look *l)
     fputs(l->manifest.size == l->identity.size ? "\n" : ": not possible, since the sizes differ\n",
           out);
     fputs("                       pages of 4096 bytes that differ: ", out);
-    (void)look_each_word(l->reflection, l->reflection_length, look_at_page, &pages);
+    (void)look_each_word(l->reflection, l->reflection_length, r->format, look_at_page, &pages);
     end_range(&pages);
     fputs(pages.count ? "\n" : "none\n", out);
 }

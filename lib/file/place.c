@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/place.h"
+
+#include "lib/file/page.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+
+#include <errno.h>
+
+static struct layout_entry *entry_of(const struct file *f, uint64_t place)
+{
+    uint64_t *word = (uint64_t *)(f->r + layout_word(LAYOUT_SPARSE, place));
+    return (struct layout_entry *)(word - 1);
+}
+
+/* ---- the index ---- */
+
+/* An entry of the index: page + 1, and the place. 0: none. Both fit: see LAYOUT_MAX_BYTES. */
+#define INDEX_PAGE(entry)  (((entry) / LAYOUT_PLACES) - 1)
+#define INDEX_PLACE(entry) ((entry) % LAYOUT_PLACES)
+
+/* Returns the entry of a page, or the free one where it would be. NULL: there is neither, in a damaged index. */
+static uint64_t *index_look(const struct file *f, uint64_t page)
+{
+    const unsigned bits = f->shared.index_bits;
+    const uint64_t n = 1ull << bits, from = page * 0x9e3779b97f4a7c15ull >> (64 - bits);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t *at = &f->shared.index[(from + i) % n];
+        const uint64_t entry = __atomic_load_n(at, __ATOMIC_RELAXED);
+        if (!entry || INDEX_PAGE(entry) == page)
+            return at;
+    }
+    return NULL;
+}
+
+uint64_t place_count(const struct file *f)
+{
+    const uint64_t places = file_places(f, 0);
+    uint64_t n = 0;
+    if (places == UINT64_MAX)
+        return UINT64_MAX;
+    FOR_EACH_META(chunk, f->pairing.reflection, LAYOUT_SPARSE, 0, places / CHUNK_SPARSE)
+    n += CHUNK_SPARSE;
+    return n;
+}
+
+static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t word, uint64_t size)
+{
+    if (page >= layout_pages(size) && word)
+        return report_error(EUCLEAN,
+                            "the reflection of %s has a bitmap of page %llu, beyond the end of the "
+                            "file, in place %llu",
+                            f->pairing.path, (unsigned long long)page, (unsigned long long)place);
+    if (page >= layout_pages(LAYOUT_MAX_BYTES))
+        return 0;
+    uint64_t *at = index_look(f, page), other = 0;
+    if (*at && file_read_words(f, INDEX_PLACE(*at), 1, &other, NULL) < 0)
+        return -1;
+    if (*at && word && other)
+        return report_error(EUCLEAN,
+                            "the reflection of %s has two bitmaps of page %llu, in places %llu and "
+                            "%llu",
+                            f->pairing.path, (unsigned long long)page,
+                            (unsigned long long)INDEX_PLACE(*at), (unsigned long long)place);
+    if (!*at || word)
+        *at = (page + 1) * LAYOUT_PLACES + place;
+    return 0;
+}
+
+int place_build(const struct file *f, uint64_t size, uint64_t *next)
+{
+    const uint64_t places = file_places(f, size);
+    uint64_t empty = FILE_NO_PLACE; /* the first entry that was never used, or is of page 0 */
+    *next = 0;
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, LAYOUT_SPARSE, 0, places / CHUNK_SPARSE)
+    {
+        uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
+        if (file_read_words(f, chunk * CHUNK_SPARSE, CHUNK_SPARSE, words, pages) < 0)
+            return -1;
+        for (uint64_t i = 0; i < CHUNK_SPARSE; i++) {
+            const uint64_t place = chunk * CHUNK_SPARSE + i;
+            if (!pages[i] && !words[i]) {
+                empty = lesser(empty, place);
+                continue;
+            }
+            *next = place + 1;
+            if (add(f, place, pages[i], words[i], size) < 0)
+                return -1;
+        }
+    }
+    return empty < *next ? add(f, empty, 0, 0, size) : 0;
+}
+
+/* ---- the place of a page ---- */
+
+uint64_t place_find(const struct file *f, uint64_t page)
+{
+    const uint64_t noted = f->shared.places ? file_place(f, page) : FILE_NO_PLACE;
+    const uint64_t *at =
+        noted == FILE_NO_PLACE && f->shared.index_bits ? index_look(f, page) : NULL;
+    const uint64_t entry = at ? __atomic_load_n(at, __ATOMIC_RELAXED) : 0;
+    return entry ? INDEX_PLACE(entry) : noted;
+}
+
+uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r)
+{
+    const uint64_t place = place_find(f, page);
+    if (place == FILE_NO_PLACE)
+        return NULL;
+    uint64_t word, of;
+    const int64_t n = meta_read(f->pairing.reflection, LAYOUT_SPARSE, place, 1, &word, &of);
+    if (n < 1) {
+        *r = report_errno(n < 0 ? errno : ESTALE,
+                          "cannot read the entry of place %llu of the reflection of %s%s",
+                          (unsigned long long)place, f->pairing.path,
+                          n < 0 ? "" : ", which was truncated by another program");
+        return NULL;
+    }
+    if (of != page) { /* I5 */
+        *r = report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
+                          (unsigned long long)place, f->pairing.path, (unsigned long long)page);
+        return NULL;
+    }
+    __atomic_store_n(shared_place(&f->shared, s), (uint32_t)place + 1, __ATOMIC_RELAXED);
+    return &entry_of(f, place)->bitmap;
+}
+
+/* ---- another page for a place ---- */
+
+bool place_has_spare(const struct file *f)
+{
+    for (unsigned i = 0; i < FILE_SPARES; i++)
+        if (__atomic_load_n(&f->spares[i], __ATOMIC_RELAXED))
+            return true;
+    return false;
+}
+
+void place_spare(struct file *f, uint64_t page)
+{
+    const uint64_t place = file_place(f, page);
+    for (unsigned i = 0; i < FILE_SPARES && place != FILE_NO_PLACE; i++) {
+        uint32_t none = 0;
+        if (__atomic_compare_exchange_n(&f->spares[i], &none, (uint32_t)place + 1, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            break;
+    }
+}
+
+/* Takes a place from its page. Returns false if the page needs it, or somebody holds it. */
+static bool take(struct file *f, uint64_t place)
+{
+    const uint64_t page = __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
+    struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
+    if (!s || !page_try_reserve(f, s))
+        return false;
+    /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
+    const bool may = file_place(f, page) == place && s->version && !s->bitmap &&
+                     (s->flags & PAGE_R_ALLOCATED) && !file_is_poisoned(f);
+    if (may) {
+        __atomic_store_n(shared_place(&f->shared, s), 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    }
+    page_release(s);
+    return may;
+}
+
+uint64_t place_take_spare(struct file *f)
+{
+    for (unsigned i = 0; i < FILE_SPARES; i++) {
+        const uint32_t noted = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)
+                                   ? __atomic_exchange_n(&f->spares[i], 0, __ATOMIC_RELAXED)
+                                   : 0;
+        if (noted && take(f, noted - 1))
+            return noted - 1;
+    }
+    return FILE_NO_PLACE;
+}
+
+int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places)
+{
+    uint64_t *last = NULL;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t *number = &entry_of(f, places[i])->page;
+        if (file_place(f, page + i) == places[i])
+            continue;
+        if (last && !persist_shares_flush(&f->persist, last, number) &&
+            file_flush_word(f, last) < 0)
+            return -1;
+        persist_store_word(&f->persist, number, page + i);
+        last = number;
+    }
+    if (!last)
+        return 0;
+    if (file_flush_word(f, last) < 0)
+        return -1;
+    /* persist-order E2 (readers: place_build; R1 replay_apply): the page number is durable before anything is stored to the RefPage:
+     * after a power cut the entry's earlier page may have its slices there again, if its last word was visible and not durable; and
+     * before a word, or a lane that names the word, makes slices valid. I1. */
+    persist_fence(&f->persist);
+    for (uint64_t i = 0; i < n; i++) {
+        const struct page_state *s = shared_peek(&f->shared, page + i);
+        __atomic_store_n(shared_place(&f->shared, s), (uint32_t)places[i] + 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}

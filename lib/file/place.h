@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which place does a page have in a sparse reflection (layout.h)?
+ *
+ * An entry belongs to the page whose number it has on the media. It gets another number only while its page is held, and has
+ * nothing valid in R; the page that gets it is held too. So no two threads can take one place, and after a kill every entry still
+ * belongs to some page. Entries from shared_header.next_place on were never used; the number grows when one is taken.
+ *
+ * Where a page that was loaded has its place is noted beside its state in shared memory. For pages that were not loaded yet the
+ * first process to map the file makes an index, once, from all entries on the media. That does not change afterwards: a page loses
+ * its place only after it was loaded.
+ *
+ * Of two entries with the number of one page, which a kill may leave, one at most has a bitmap other than 0: that is the page's.
+ */
+#ifndef ATO_LIB_FILE_PLACE_H
+#define ATO_LIB_FILE_PLACE_H
+
+#include "lib/file/file.h"
+
+/* Returns how many places an index must have room for at most; UINT64_MAX with an error. */
+uint64_t place_count(const struct file *f);
+
+/* Fills the index f->shared.index, which is all zeros, from the media, and notes in *next where the places begin that were never
+ * used. Checks all entries (I5) for a file of `size` bytes: EUCLEAN. Returns 0; -1. */
+int place_build(const struct file *f, uint64_t size, uint64_t *next);
+
+/* Returns the place of a page that may not be loaded; FILE_NO_PLACE if it has none. */
+uint64_t place_find(const struct file *f, uint64_t page);
+
+/* Loads the place of a held page. Returns its word on the media; NULL: it has no place. *r is -1 with EUCLEAN if the entry is of
+ * another page. */
+uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r);
+
+/* Takes a place with space from a page that does not need it, if one is known. Returns FILE_NO_PLACE if not. Until place_give() it
+ * still has that page's number. */
+uint64_t place_take_spare(struct file *f);
+
+/* Notes that the page, which has nothing valid in R, may give its place away. */
+void place_spare(struct file *f, uint64_t page);
+bool place_has_spare(const struct file *f);
+
+/* Gives places to n held pages from `page` on that have none or the same ones. Returns 0; -1 with EIO. */
+int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places);
+
+#endif
