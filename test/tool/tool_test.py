@@ -372,6 +372,59 @@ class Reclaim(Lab):
         self.assertEqual(self.storage(), before)
 
 
+class Convert(Lab):
+    def content(self):
+        with open(self.make('fast', name='other'), 'rb') as other:
+            self.ato('deploy', other.name)
+            return other.read()
+
+    def test_there_and_back(self):
+        content = self.content()
+        self.make('fast')
+        slices = self.info(self.file)['slices_in_reflection']
+        self.assertEqual(self.out('convert', self.file), self.file + ': its reflection is sparse\n')
+        self.assertEqual(self.info(self.file)['format'], 'sparse')
+        with open(self.file, 'rb') as f:
+            self.assertEqual(f.read(), content)
+        self.assertEqual(self.out('convert', '--to=sparse', self.file),
+                         self.file + ': its reflection is sparse already\n')
+        self.out('check', self.file)
+        self.make('fast', ATO_FORMAT='sparse')
+        self.assertEqual(self.info(self.file)['slices_in_reflection'], slices)
+        self.out('check', self.file)
+        self.assertEqual(self.json('map', self.file)['slices_in_reflection'], slices)
+        found = self.json('convert', self.file)['files'][0]
+        self.assertEqual((found['format'], found['changed'], found['slices_brought_home'], found['error']),
+                         ('dense', True, slices, None))
+        self.assertEqual(self.info(self.file)['format'], 'dense')
+        with open(self.file, 'rb') as f:
+            self.assertEqual(f.read(), content)
+
+    def test_what_it_refuses(self):
+        self.make()
+        self.assertIn('--to', self.err('convert', self.file, status=1))
+        self.assertIn('none', self.err('convert', '--to=dense', self.dir + '/none', status=2))
+        self.assertIn("neither 'dense' nor 'sparse'", self.err('convert', '--to=auto', self.file, status=64))
+        self.assertEqual(self.out('convert', '--to=sparse', '--quiet', self.file), '')
+        self.assertEqual(self.info(self.file)['format'], 'sparse')
+        actor = self.hold(self.file)
+        self.assertIn('is mapped by', self.err('convert', self.file, status=1))
+        actor.end()
+
+    def test_a_kill_at_any_time(self):
+        content = self.content()
+        for i in range(12):
+            self.make('fast')
+            with subprocess.Popen([ATO, 'convert', '--to=sparse', self.file], stdout=subprocess.DEVNULL) as convert:
+                time.sleep(i * 0.0005)
+                convert.kill()
+            self.out('convert', '--to=sparse', self.file)
+            self.assertEqual(self.info(self.file)['format'], 'sparse')
+            with open(self.file, 'rb') as f:
+                self.assertEqual(f.read(), content)
+            self.ato('deploy', self.file)
+
+
 class Bench(Lab):
     media = False
 

@@ -6,12 +6,12 @@
  * mapped in the domain of its manifest: this process would record another domain there, and the
  * next user would rely on it if this process dies.
  */
+#include "deploy.h"
+
 #include "json.h"
-#include "look.h"
 #include "progress.h"
 #include "sides.h"
 #include "text.h"
-#include "tool.h"
 
 #include "lib/sqlite/mask.h"
 #include "reflection/media/report.h"
@@ -28,17 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum result { WAS_PLAIN, MADE_PLAIN, SKIPPED, MAPPED, REFUSED, FAILED, BLIND };
-
-struct deployed {
-    const char *name;
-    enum result result;
-    char why[1024];
-    uint64_t slices; /* that were deployed */
-    struct look_holders holders;
-};
-
-static const char *result_name(enum result result)
+static const char *result_name(enum deploy_result result)
 {
     static const char *const names[] = {"plain already", "deployed", "folder",       "mapped",
                                         "refused",       "failed",   "not looked at"};
@@ -46,7 +36,7 @@ static const char *result_name(enum result result)
 }
 
 static void __attribute__((format(printf, 3, 4)))
-end_as(struct deployed *d, enum result result, const char *format, ...)
+end_as(struct deployed *d, enum deploy_result result, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -188,7 +178,7 @@ static void refuse(struct deployed *d, const struct look *l, const struct tool_r
                l->problem);
 }
 
-static void deploy(struct deployed *d, const char *name, const struct tool_request *request)
+void deploy_file(struct deployed *d, const char *name, const struct tool_request *request)
 {
     static struct look look;
     struct stat st;
@@ -255,10 +245,15 @@ static void write_json(struct json *j, const struct deployed *d)
     json_end(j);
 }
 
-static int run(const struct tool_request *request)
+int deploy_status(enum deploy_result result)
 {
     static const int statuses[] = {TOOL_GOOD, TOOL_GOOD, TOOL_GOOD, TOOL_BAD,
                                    TOOL_BAD,  TOOL_BAD,  TOOL_BLIND};
+    return statuses[result];
+}
+
+static int run(const struct tool_request *request)
+{
     struct json j;
     int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
@@ -268,12 +263,12 @@ static int run(const struct tool_request *request)
     }
     for (int i = 0; i < request->count; i++) {
         struct deployed d;
-        deploy(&d, request->names[i], request);
+        deploy_file(&d, request->names[i], request);
         if (request->json)
             write_json(&j, &d);
         else
             say(&d, request->quiet);
-        status = tool_worst(status, statuses[d.result]);
+        status = tool_worst(status, deploy_status(d.result));
     }
     if (request->json)
         json_finish(&j, status);

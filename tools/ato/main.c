@@ -11,17 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tool_command *const commands[] = {&info_command,
-                                                      &deploy_command,
-                                                      &check_command,
-                                                      &doctor_command,
-                                                      &top_command,
-                                                      &reclaim_command,
-                                                      &bench_command,
-                                                      &map_command,
-                                                      &gc_command,
-                                                      &sqlite_command,
-                                                      NULL};
+static const struct tool_command *const commands[] = {
+    &info_command,   &deploy_command, &check_command,   &convert_command,
+    &doctor_command, &top_command,    &reclaim_command, &bench_command,
+    &map_command,    &gc_command,     &sqlite_command,  NULL};
 
 static void say_usage(FILE *out)
 {
@@ -50,12 +43,12 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]..." : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
             c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
-            c->operands);
+            c->can_convert ? " [--to=dense|sparse]" : "", c->operands);
 }
 
 static void help_of(const struct tool_command *c)
@@ -127,6 +120,18 @@ static unsigned take_side(const struct tool_command *c, const char *word)
     misused(c);
 }
 
+static int take_format(const struct tool_command *c, const char *word)
+{
+    if (!c->can_convert)
+        has_no(c, "to");
+    if (strcmp(word, "dense") == 0)
+        return ATO_FORMAT_DENSE + 1;
+    if (strcmp(word, "sparse") == 0)
+        return ATO_FORMAT_SPARSE + 1;
+    fprintf(stderr, "ato %s: --to=%s is neither 'dense' nor 'sparse'\n", c->name, word);
+    misused(c);
+}
+
 static const char *take_extent(const struct tool_command *c, const char *word)
 {
     if (!c->can_delete)
@@ -148,14 +153,20 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, JSON},           {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, HELP},           {"every", required_argument, NULL, EVERY},
-        {"count", required_argument, NULL, COUNT},   {"prefer", required_argument, NULL, PREFER},
-        {"path", required_argument, NULL, PATH},     {"time", required_argument, NULL, TIME},
-        {"delete", optional_argument, NULL, DELETE}, {"svg", required_argument, NULL, SVG},
-        {"png", required_argument, NULL, PNG},       {NULL, 0, NULL, 0}};
+    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG, TO };
+    static const struct option options[] = {{"json", no_argument, NULL, JSON},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"every", required_argument, NULL, EVERY},
+                                            {"count", required_argument, NULL, COUNT},
+                                            {"prefer", required_argument, NULL, PREFER},
+                                            {"path", required_argument, NULL, PATH},
+                                            {"time", required_argument, NULL, TIME},
+                                            {"delete", optional_argument, NULL, DELETE},
+                                            {"svg", required_argument, NULL, SVG},
+                                            {"png", required_argument, NULL, PNG},
+                                            {"to", required_argument, NULL, TO},
+                                            {NULL, 0, NULL, 0}};
     static struct tool_request request;
     int option, paths = 0;
     request.paths = calloc((size_t)argc, sizeof(char *));
@@ -185,6 +196,9 @@ static int run(const struct tool_command *c, int argc, char **argv)
             break;
         case PREFER:
             request.prefer = take_side(c, optarg);
+            break;
+        case TO:
+            request.format = take_format(c, optarg);
             break;
         case DELETE:
             request.deletes = take_extent(c, optarg);

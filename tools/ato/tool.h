@@ -25,6 +25,7 @@ static inline int tool_worst(int a, int b)
 struct tool_request {
     bool json, quiet;
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
+    int format;                            /* of --to: enum ato_format + 1; 0: not given */
     uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
     const char *deletes;   /* NULL: nothing is removed; else what --delete names, "" by default */
     const char *svg, *png; /* of --svg and --png; NULL: none */
@@ -37,13 +38,14 @@ struct tool_command {
     const char *name, *operands, *what;
     const char *help;
     int least, most; /* operands; most 0: any number */
-    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw;
+    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert;
     bool
         starts_program; /* has --path and no --json; what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);
 };
 
-extern const struct tool_command info_command, deploy_command, check_command, doctor_command,
-    bench_command, gc_command, map_command, reclaim_command, sqlite_command, top_command;
+extern const struct tool_command info_command, deploy_command, check_command, convert_command,
+    doctor_command, bench_command, gc_command, map_command, reclaim_command, sqlite_command,
+    top_command;
 
 #endif
