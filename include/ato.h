@@ -92,6 +92,10 @@ enum ato_format {
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
  * nothing else, and the file can be mapped only once in the process (EBUSY). */
 #define ATO_BORROW_FD 0x40u
+/* A thread of the library keeps the reflection below three quarters of max_reflection_bytes, so that writes seldom have
+ * to. The process has one for all such mappings, until the last one is unmapped. It blocks all signals, and looks once a
+ * second if it has nothing to do. A file that is mapped with a read-only descriptor only does not get one. */
+#define ATO_BACKGROUND 0x80u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -120,7 +124,7 @@ struct ato_options {
                            space; 0: the file's size, at least 1 GiB */
     /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
      * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.
-     * Not a limit for what must be kept: pages in use, and the bitmaps, a page for each 2 MiB that were written to. */
+     * ATO_BACKGROUND has a thread do that earlier. Not a limit for what must be kept: pages in use, and the bitmaps, a page for each 2 MiB that were written to. */
     uint64_t max_reflection_bytes;
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
@@ -212,7 +216,8 @@ struct ato_status {
  * Errors, besides mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder or a file in it is not trusted
  *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, to
- *             drop a copied attribute, or because its file system has none; or 1024 processes have it mapped
+ *             drop a copied attribute, or because its file system has none; or 1024 processes have it mapped; or the
+ *             thread of ATO_BACKGROUND cannot be started
  *   EBUSY     another process has the file mapped, with another /dev/shm; or this process has an image of
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has
  *             ATO_BORROW_FD; or a lock on the manifest is not free for half a minute

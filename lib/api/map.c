@@ -4,6 +4,7 @@
  */
 #include "lib/api/files.h"
 #include "lib/api/options.h"
+#include "lib/commit/background.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -87,6 +88,12 @@ static struct mapping *new_mapping(const struct file_wish *w)
     return m;
 }
 
+/* Returns true if the background thread keeps the mapping's file within its budget. */
+static bool is_served(const struct mapping *m)
+{
+    return (m->flags & ATO_BACKGROUND) && !m->file->reader;
+}
+
 /* ---- mapping ---- */
 
 static void *map_file(int fd, const struct file_wish *w)
@@ -96,7 +103,7 @@ static void *map_file(int fd, const struct file_wish *w)
         return MAP_FAILED;
     void *base = MAP_FAILED;
     mutex_lock(MUTEX_FILES);
-    m->file = files_open(fd, w);
+    m->file = !(m->flags & ATO_BACKGROUND) || background_start() == 0 ? files_open(fd, w) : NULL;
     if (m->file) {
         /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
          * max_size, grows with the file. */
@@ -106,6 +113,8 @@ static void *map_file(int fd, const struct file_wish *w)
         if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
+            if (is_served(m))
+                background_serve(m->file);
         } else {
             hide_counters(m);
             files_undo(m->file);
@@ -113,6 +122,7 @@ static void *map_file(int fd, const struct file_wish *w)
     }
     if (base == MAP_FAILED)
         release_mapping(m);
+    background_rest();
     mutex_unlock(MUTEX_FILES);
     return base;
 }
@@ -241,14 +251,20 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
         CALLS_NONE(m);
         if (m->file->mappings > 1)
             hide_counters(m);
+        const bool served = is_served(m);
+        if (served)
+            background_leave(m->file);
         r = files_leave(m->file, &o, &kept);
+        KEEP_ERRNO();
+        if (served && kept)
+            background_serve(m->file);
         if (!kept) {
-            KEEP_ERRNO();
             table_put(m->base, m->reserved, NULL);
             munmap(m->base, m->reserved);
             release_mapping(m);
         }
     }
+    background_rest();
     mutex_unlock(MUTEX_FILES);
     return r;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the library does at fork() and exit(). */
 #include "lib/api/files.h"
+#include "lib/commit/background.h"
 #include "lib/commit/journals.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -41,6 +42,7 @@ static void in_child(void)
     handle_forget_all();
     locks_forget();
     journals_forget_all();
+    background_forget();
     files_forget();
     thread_forget_others();
     /* Not an unlock: the lock's owner is the parent's thread id. */

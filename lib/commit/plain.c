@@ -23,7 +23,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
@@ -222,13 +221,8 @@ static void work_all(struct turn *t)
 {
     pthread_t threads[MOST_THREADS];
     unsigned wanted = choose_threads(t), started = 0;
-    sigset_t all, before;
-    /* The new threads block all signals, which are for the program's own threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, t) == 0)
+    while (started + 1 < wanted && thread_start(&threads[started], work, t) == 0)
         started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     work(t);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);

@@ -196,11 +196,29 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
 /* Pages that are brought home together, and pages that a call looks at. */
 enum { BATCH = PAGE_SET_SMALL, LOOKS = 8 * BATCH };
 
-static bool is_over(const struct file *f, uint64_t more)
+/* Returns how many bytes the reflection takes; 0 if that cannot be found out. */
+static uint64_t taken(const struct file *f)
 {
     struct statx sx;
-    return statx(f->pairing.reflection, "", AT_EMPTY_PATH, STATX_BLOCKS, &sx) == 0 &&
-           sx.stx_blocks * 512 + more * PAGE_BYTES > f->budget;
+    return statx(f->pairing.reflection, "", AT_EMPTY_PATH, STATX_BLOCKS, &sx) == 0
+               ? sx.stx_blocks * 512
+               : 0;
+}
+
+static uint64_t budget_of(const struct file *f)
+{
+    return __atomic_load_n(&f->budget,
+                           __ATOMIC_RELAXED); /* a map of another thread may make it smaller */
+}
+
+static bool is_over(const struct file *f, uint64_t more)
+{
+    return taken(f) + more * PAGE_BYTES > budget_of(f);
+}
+
+bool reclaim_is_due(const struct file *f, uint64_t more)
+{
+    return taken(f) + more * PAGE_BYTES > budget_of(f) / 4 * 3;
 }
 
 /* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
@@ -271,34 +289,47 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
     }
 }
 
-void reclaim_for(struct file *f, uint64_t more)
+/* Brings a batch home, and gives its space back, or to a writer. *looks: pages that were looked at so far. Returns false if there is
+ * nothing to bring home, or that failed. */
+static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
 {
-    KEEP_ERRNO();
     struct mapping whole; /* only its counters are used */
-    unsigned looks = 0;
-    if ((f->sparse && place_has_spare(f)) || !is_over(f, more))
-        return;
+    struct page_set h;
+    uint64_t pages[BATCH], n = 0;
     memset(&whole, 0, sizeof(whole));
     whole.file = f;
     whole.threads = f->threads;
-    do {
-        struct page_set h;
-        uint64_t pages[BATCH], n = 0;
-        page_set_init(&h);
-        if (!find_batch(f, &h, &looks))
-            return;
-        for (; n < h.n; n++)
-            pages[n] = h.pages[n].page;
-        const int r = deploy_held(&whole, &h);
-        page_set_release(&h);
-        if (r < 0)
-            return;
-        /* Sparse: another page gets the place, without a call to the kernel. */
-        if (f->sparse && (space_is_joint(f) || !is_over(f, 0))) {
-            for (uint64_t i = 0; i < n; i++)
-                place_spare(f, pages[i]);
-            return;
-        }
+    page_set_init(&h);
+    if (!find_batch(f, &h, looks))
+        return false;
+    for (; n < h.n; n++)
+        pages[n] = h.pages[n].page;
+    const int r = deploy_held(&whole, &h);
+    page_set_release(&h);
+    if (r < 0)
+        return false;
+    /* Sparse: another page gets the place, without a call to the kernel. */
+    if (f->sparse && (space_is_joint(f) || (for_writer && !is_over(f, 0))))
+        for (uint64_t i = 0; i < n; i++)
+            place_spare(f, pages[i]);
+    else
         give_back_pages(f, pages, n);
-    } while (looks < LOOKS && is_over(f, more));
+    return true;
+}
+
+void reclaim_for(struct file *f, uint64_t more)
+{
+    KEEP_ERRNO();
+    unsigned looks = 0;
+    while (looks < LOOKS && !(f->sparse && place_has_spare(f)) && is_over(f, more) &&
+           bring_home(f, &looks, true))
+        ;
+}
+
+bool reclaim_step(struct file *f)
+{
+    unsigned looks = 0;
+    const uint64_t before = taken(f);
+    return reclaim_is_due(f, 0) && !file_is_poisoned(f) && bring_home(f, &looks, false) &&
+           taken(f) < before;
 }

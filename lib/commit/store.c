@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/store.h"
 
+#include "lib/commit/background.h"
 #include "lib/commit/reclaim.h"
 
 #include <string.h>
@@ -75,6 +76,12 @@ uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint6
     return t.pending;
 }
 
+static void keep_budget(struct file *f, uint64_t more)
+{
+    reclaim_for(f, more);
+    background_wake(f, more);
+}
+
 void store_keep_budget(struct file *f, uint64_t offset, uint64_t n)
 {
     uint64_t lacking = 0;
@@ -85,12 +92,12 @@ void store_keep_budget(struct file *f, uint64_t offset, uint64_t n)
         (void)begin;
     }
     if (lacking)
-        reclaim_for(f, lacking);
+        keep_budget(f, lacking);
 }
 
 int store_make_page(struct file *f, uint64_t page, uint8_t need)
 {
     if (f->budget && (need & PAGE_R_ALLOCATED))
-        reclaim_for(f, 1);
+        keep_budget(f, 1);
     return space_make(f, page, need);
 }

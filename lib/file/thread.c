@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/thread.h"
 
-#include <pthread.h>
+#include <signal.h>
 
 __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
 
@@ -54,4 +54,14 @@ void thread_forget_others(void)
 {
     unsigned own = thread_number_plus_1;
     __atomic_store_n(&taken, own && own <= THREAD_SHARED ? 1ull << (own - 1) : 0, __ATOMIC_RELAXED);
+}
+
+int thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }

@@ -7,6 +7,7 @@
 #ifndef ATO_LIB_FILE_THREAD_H
 #define ATO_LIB_FILE_THREAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +17,9 @@
 extern __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-exec")));
 
 unsigned thread_register(void);
+
+/* Starts a thread that blocks all signals: they are for the program's own threads. Returns 0; an errno. */
+int thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Called in a forked child: frees the numbers of threads that it did not inherit. */
 void thread_forget_others(void);
