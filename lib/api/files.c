@@ -303,8 +303,10 @@ struct file *files_open(int fd, const struct file_wish *wish)
         count_mappings(f, 1);
     /* Of several, the smallest. */
     const uint64_t budget = wish->options->max_reflection_bytes;
-    if (f && budget && (!f->budget || budget < f->budget))
+    if (f && !f->reader && budget && (!f->budget || budget < f->budget)) {
         __atomic_store_n(&f->budget, budget, __ATOMIC_RELAXED);
+        __atomic_store_n(&f->shared.slots[f->pairing.slot].budget, budget, __ATOMIC_RELAXED);
+    }
     return f;
 }
 

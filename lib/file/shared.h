@@ -84,7 +84,7 @@ struct shared_slot {
     uint16_t mappings;      /* for `ato top` */
     uint16_t threads;       /* one more than the highest thread number that was in a commit */
     uint64_t pid_namespace; /* inode of the pid's namespace */
-    uint64_t reserved;
+    uint64_t budget;        /* as in struct file, for `ato info` */
 };
 
 /* The value of page_state.holder for a slot's process. */
