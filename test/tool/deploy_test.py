@@ -185,17 +185,7 @@ class Deploy(Lab):
 
     def test_a_bar_is_shown_on_a_terminal_only(self):
         self.make('fast')
-        terminal, other = os.openpty()
-        subprocess.run([ATO, 'deploy', self.file], stderr=other, stdout=subprocess.DEVNULL,
-                       env=self.env, check=True)
-        os.close(other)
-        shown = b''
-        try:
-            while piece := os.read(terminal, 1000):
-                shown += piece
-        except OSError:  # EIO: the terminal has ended
-            pass
-        os.close(terminal)
+        shown = self.on_terminal('deploy', self.file)
         self.assertIn(b'\r[##############################] 100 %  file', shown)
         self.assertEqual(self.ato('deploy', self.make('fast', 'other')).stderr, b'')
 

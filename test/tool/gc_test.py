@@ -57,6 +57,15 @@ class Gc(Lab):
         left = {n: what for n, what in after.items() if what[1] != 'removed'}
         self.assertEqual(self.gc(), left)
 
+    def test_progress_is_shown_on_a_terminal_only(self):
+        self.make('fast')
+        shown = self.on_terminal('gc', self.dir)
+        name = os.path.basename(self.dir).encode()
+        self.assertIn(b' 1 looked at  ' + name, shown)
+        self.assertIn(b'\r[##############################] 100 %  ' + name, shown)
+        self.assertEqual(self.on_terminal('gc', '--json', self.dir), b'')
+        self.assertEqual(self.ato('gc', self.dir).stderr, b'')
+
     def test_files_that_are_there_keep_all_they_have(self):
         for state in 'plain', 'fast', 'spatial', 'birth', 'death', 'growth', 'guard', 'unguard':
             self.make(state, 'sub/' + state)

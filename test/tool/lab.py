@@ -137,6 +137,20 @@ class Lab(unittest.TestCase):
         self.assertEqual(done.stdout, b'')
         return os.fsdecode(done.stderr)
 
+    def on_terminal(self, *words):
+        """What the command shows of its progress on a terminal."""
+        terminal, other = os.openpty()
+        subprocess.run([TOOL, *words], stderr=other, stdout=subprocess.DEVNULL, env=self.env, check=True)
+        os.close(other)
+        shown = b''
+        try:
+            while piece := os.read(terminal, 1000):
+                shown += piece
+        except OSError:  # EIO: the terminal has ended
+            pass
+        os.close(terminal)
+        return shown
+
     def json(self, command, *words, status=0, **more):
         found = json.loads(self.ato(command, '--json', *words, status=status, **more).stdout)
         self.assertEqual(found['command'], command)

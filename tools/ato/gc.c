@@ -40,6 +40,15 @@ void gc_add(struct gc *gc, enum gc_fate fate, const char *kind, const char *path
     gc->items[gc->n++] = next;
 }
 
+void gc_step(struct gc *gc)
+{
+    gc->done++;
+    if (gc->total)
+        progress_show(&gc->progress, gc->done < gc->total ? gc->done : gc->total, gc->total);
+    else
+        progress_count(&gc->progress, gc->done);
+}
+
 bool gc_wanted(const struct gc *gc, enum gc_fate fate)
 {
     return (fate == GC_USELESS && gc->delete >= GC_THE_USELESS) ||
@@ -117,11 +126,13 @@ static int run(const struct tool_request *request)
     struct stat st;
     const char *folder = request->count ? request->names[0] : ".";
     gc.delete = !request->deletes ? GC_NOTHING : *request->deletes ? GC_ALL : GC_THE_USELESS;
+    progress_start(&gc.progress, folder, !request->json);
     if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
         gc_add(&gc, GC_BLIND, "folder", folder, 0, "it is not a folder");
     else
         gc_folders(&gc, folder);
     gc_shared(&gc);
+    progress_end(&gc.progress);
     (void)sum(&gc, GC_FAILED, &failed);
     (void)sum(&gc, GC_BLIND, &blind);
     const int status = failed ? TOOL_BAD : blind || gc.lost ? TOOL_BLIND : TOOL_GOOD;
@@ -157,6 +168,8 @@ const struct tool_command gc_command = {
         "                that ATO_REFLECTION_DIR named, of files that are not below FOLDER. If "
         "such a\n"
         "                file was moved, or has a hard link elsewhere, it loses that content!\n"
+        "\n"
+        "On a terminal a line shows the progress.\n"
         "\n"
         "Each line is 'PATH: result: kind, bytes: why'. Results:\n"
         "  useless        --delete removes it\n"

@@ -9,6 +9,8 @@
 #ifndef ATO_TOOLS_GC_H
 #define ATO_TOOLS_GC_H
 
+#include "progress.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +41,9 @@ struct gc {
         char *manifest;
     } * ids; /* of the pairings below the folder that stay */
     size_t id_count, id_room;
+    struct progress progress;
+    uint64_t done,
+        total; /* of what gc_folders() looks at: names, then suspects; total 0: not known yet */
 };
 
 /* Notes an item. */
@@ -47,6 +52,9 @@ void gc_add(struct gc *gc, enum gc_fate fate, const char *kind, const char *path
 
 /* Returns true if an item of this fate is to be removed. */
 bool gc_wanted(const struct gc *gc, enum gc_fate fate);
+
+/* Shows that one more is looked at. */
+void gc_step(struct gc *gc);
 
 /* Looks at all reflection folders below the folder `name`. */
 void gc_folders(struct gc *gc, const char *name);

@@ -153,6 +153,7 @@ static void walk(struct search *s, const char *name, void (*visit)(struct search
         return;
     }
     while (errno = 0, (e = fts_read(tree))) {
+        gc_step(s->gc);
         if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS) {
             if (reports && e->fts_errno != ENOENT)
                 gc_add(s->gc, GC_BLIND, "folder", e->fts_path, 0, "cannot look at it: %s",
@@ -443,6 +444,7 @@ static void judge_all(struct search *s)
     for (size_t i = 0; i < s->count; i++) {
         struct suspect *p = s->all[i];
         struct folder f = {.fd = -1};
+        gc_step(s->gc);
         if (look_folder(&f, s->folders[p->folder]) == 1 && !judge(s->gc, &f, p))
             keep_id(s->gc, &f, p);
         folder_close(&f);
@@ -465,6 +467,8 @@ void gc_folders(struct gc *gc, const char *name)
     walk(&s, path, note_folder, true);
     for (size_t i = 0; i < s.folder_count; i++)
         (void)each_entry(&s, i, visit_pairing);
+    gc->total = gc->done + s.count;
+    gc->done = 0;
     if (s.count)
         walk(&s, path, note_file, false);
     if (gc->lost) /* not everything was compared */

@@ -10,10 +10,12 @@ struct progress {
     const char *name;
     bool shown;
     unsigned percent; /* on the screen */
+    uint64_t next_ns; /* when progress_count() shows something again */
 };
 
 void progress_start(struct progress *p, const char *name, bool wanted);
 void progress_show(struct progress *p, uint64_t done, uint64_t total);
-void progress_end(struct progress *p); /* leaves an empty line */
+void progress_count(struct progress *p, uint64_t n); /* without a bar: n of nobody knows how many */
+void progress_end(struct progress *p);               /* leaves an empty line */
 
 #endif
