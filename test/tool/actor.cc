@@ -3,6 +3,7 @@
 // Brings files into the states that the tests of the tool need: maps a file, writes, and ends as told.
 //
 //   actor fast|spatial FILE    unmaps it so
+//   actor deployed FILE        writes and deploys all of it; unmaps it fast
 //   actor empty FILE           cuts it to nothing first; unmaps it fast
 //   actor hold FILE            prints 'ready', waits for the end of its input, unmaps it fast
 //   actor write FILE           dies in the middle of a write, before it is decided
@@ -94,6 +95,9 @@ static int act(const std::string &what, const std::string &path)
         };
         return ato_tx_commit(tx) == 0 ? 8 : 9;
     }
+    if (what == "deployed")
+        return !ato_memset(m.base, 5, m.length) || ato_deploy(m.base, m.length) < 0 ||
+               m.unmap(ATO_UNMAP_FAST) < 0;
     if (what == "guarded")
         _exit(ato_set_guard(m.base, 21, read_file(path).data() + 21, 7) < 0);
     Bytes record = pattern(6000, 2);

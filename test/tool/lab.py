@@ -94,14 +94,14 @@ class Lab(unittest.TestCase):
         if os.path.exists(self.manifest(path)):
             self.ids.add(self.peek(self.manifest(path), 32, 16).hex())
 
-    def make(self, state='plain', name='file', **env):
+    def make(self, state='plain', name='file', size=SIZE, **env):
         path = os.path.join(self.dir, name)
         with open(path, 'wb') as f:
-            f.write(bytes(i * 7 & 255 for i in range(SIZE)))
+            f.write((bytes(i * 7 & 255 for i in range(256)) * (size // 256 + 1))[:size])
         if state != 'plain':
             done = subprocess.run([ACTOR, state, path], env={**self.env, **env}, check=False,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            lives = state in ('fast', 'spatial', 'empty', 'guard')
+            lives = state in ('fast', 'spatial', 'deployed', 'empty', 'guard')
             self.assertEqual(done.returncode, 0 if lives else CUT, done)
             self.remember(path)
         return path

@@ -370,6 +370,17 @@ class Reclaim(Lab):
         with open(self.file, 'rb') as f:
             self.assertEqual(f.read(), content)
 
+    def test_du_shows_the_same_space_before_and_after(self):
+        def du():
+            shown = subprocess.run(['du', '--block-size=1', self.reflection()], check=True, capture_output=True)
+            return int(shown.stdout.split()[0])
+        self.make('deployed', size=4 << 20)
+        before = du()
+        found = self.json('reclaim', self.file)['files'][0]
+        self.assertEqual((found['storage_before'], found['storage']), (before, du()))
+        self.assertGreaterEqual(before, 4 << 20)
+        self.assertLessEqual(du(), 8 * 4096, 'two meta pages, and what the file system needs for its lists')
+
     def test_a_mapped_file(self):
         self.make('fast')
         self.patch(self.reflection(), 4 * 4096, b'x' * 2 * 4096)
