@@ -13,6 +13,8 @@
  *
  * A kill at any moment leaves pages of a dead process, which others free as they are: first the bit goes that says that the
  * RefPage has space, then the space.
+ *
+ * Modelled in reclaim.pml.
  */
 #include "lib/commit/reclaim.h"
 
