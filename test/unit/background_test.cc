@@ -239,6 +239,29 @@ TEST_F(Background, AnExitWithTheThreadAtWorkEnds)
     EXPECT_EQ(m.read(), content);
 }
 
+// Others free the pages that it held.
+TEST_F(Background, AKillWithTheThreadAtWorkLosesNothing)
+{
+    Mapped m(file, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+    ASSERT_TRUE(m) << m.sentence;
+    for (unsigned i = 1; i <= 10; i++) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped other(file, in_background());
+                      if (!other || !put(other, i))
+                          return 1;
+                      usleep(i * 200);
+                      return raise(SIGKILL);
+                  }),
+                  256 + SIGKILL);
+        const Bytes news = pattern(100 * PAGE, i);
+        std::copy(news.begin(), news.end(), content.begin() + 300 * PAGE);
+        ASSERT_EQ(m.read(), content) << i;
+    }
+    EXPECT_EQ(ato_deploy(m.base, SIZE), 0) << ato_errormsg();
+    EXPECT_EQ(ato_reclaim(m.base, SIZE), 0) << ato_errormsg();
+    EXPECT_LE(space(), 8 * PAGE) << "no page is held";
+}
+
 TEST_F(Background, WithoutABudgetItIsRefused)
 {
     Mapped m(file, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_BACKGROUND));
