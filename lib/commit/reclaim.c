@@ -332,6 +332,8 @@ bool reclaim_step(struct file *f)
 {
     unsigned looks = 0;
     const uint64_t before = taken(f);
+    if (f->sparse && space_is_joint(f) && place_has_spare(f)) /* no more can be done for writers */
+        return false;
     return reclaim_is_due(f, 0) && !file_is_poisoned(f) && bring_home(f, &looks, false) &&
            taken(f) < before;
 }

@@ -94,6 +94,8 @@ INSTANTIATE_TEST_SUITE_P(, BackgroundOfDomain,
 
 TEST_P(BackgroundOfDomain, KeepsTheReflectionBelowThreeQuartersAndTheContent)
 {
+    if (GetParam() == ATO_DOMAIN_MSYNC)
+        DENSE_ONLY("there the space is given back when the last process unmaps the file");
     Mapped m(file, in_background(GetParam()));
     ASSERT_TRUE(m) << m.sentence;
     for (unsigned seed : {2, 3}) {
