@@ -329,6 +329,33 @@ int ato_deploy(const void *addr, size_t n);
  */
 int ato_reclaim(void *addr, size_t n);
 
+/*
+ * Copy the file that the mapping at `addr` belongs to, as a whole, as it was at one moment, while others go on to write to it
+ * through libato. put() gets the bytes: n bytes (at most 256 KiB) that belong at `offset`. The call returns the length of the
+ * copy; what put() did not get of it is zeros. put() may get a part again, with newer bytes, also
+ * behind that length: only when the call has returned, the bytes that came last are the copy.
+ *
+ * put() returns 0, or another value to end the call with the errno that it sets (else ECANCELED). Others that begin to write may
+ * wait for it at the end, if the file is written to all the time: so it has to be quick, and must make no call on the
+ * file. If the process is killed there, others go on.
+ *
+ * The copy has no part of a write or transaction that is not in it as a whole. What an epoch (ATO_EPOCHS) has not
+ * committed is not in it. Makes nothing durable, and gives no page a state in memory. Uses 8 bytes of memory for
+ * each page that has one.
+ *
+ * Returns the length, or -1 with errno: what put() got is no copy then.
+ *   EINVAL    addr lies in no mapping, or put is NULL
+ *   EFBIG     the file is longer than the mapping's max_size
+ *   EAGAIN    the mapping has a read-only descriptor, and the file is written to all the time, or a process with write
+ *             permission must recover it (as ato_memcpy())
+ *   ETIMEDOUT, EDEADLK  an open transaction, of another thread or of the calling one, changes the file's size, and others write
+ *             to it all the time
+ *   EBUSY, EIO, ENOMEM  as ato_memcpy()
+ * Since 0.1.
+ */
+off_t ato_snapshot(const void *addr,
+                   int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg);
+
 /* Writes are durable already: checks its arguments as msync(2) does, and that the file is in
  * order (EIO). ENOMEM: not within a mapping.
  * With ATO_EPOCHS: commits all writes through the mapping since the last call (whatever the range and

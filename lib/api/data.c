@@ -13,6 +13,7 @@
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
+#include "lib/read/snapshot.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/tx.h"
@@ -280,6 +281,16 @@ int ato_reclaim(void *addr, size_t n)
     CALL_ON(call, s.m);
     return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES,
                          UINT64_MAX);
+}
+
+off_t ato_snapshot(const void *addr,
+                   int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg)
+{
+    struct mapping *m = table_expect(addr);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    return put ? snapshot_take(m, put, arg) : report_error(EINVAL, "no function takes the bytes");
 }
 
 /* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up

@@ -5,6 +5,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
 #include "reflection/recovery/redo.h"
 
 #include <errno.h>
@@ -319,4 +320,22 @@ void space_forget(struct file *f, uint64_t page, uint64_t end)
         __atomic_store_n(&s->flags, 0, __ATOMIC_RELEASE);
         __atomic_store_n(&s->version, 0, __ATOMIC_RELEASE);
     }
+}
+
+int space_skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word)
+{
+    /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
+     * original before the word becomes 0. */
+    const bool known = *word != UINT64_MAX && *word >= *page;
+    const int reflection = f->pairing.reflection;
+    int found = known;
+    if (!known && reflection >= 0) /* a reader's plain file has none */
+        found = meta_find(reflection, *page, end, word);
+    if (found == 0)
+        *word = end;
+    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+    if (found < 0 || (data < 0 && errno != ENXIO))
+        return report_errno(errno, "cannot find out which parts of %s have space", f->pairing.path);
+    *page = lesser(end, lesser(*word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
+    return 0;
 }

@@ -157,12 +157,10 @@ static bool is_quiet(const struct file *f)
            folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1;
 }
 
-/* With the reader's lock: copies the range by the words on the media. Returns 1; 0: a process has begun
- * to write, or may just have done so; -1 with errno. */
+/* With the reader's lock: copies the range by the words on the media. Returns 1, which counts if the file is quiet after that;
+ * 0: a process has begun to write, or may just have done so; -1 with errno. */
 static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
-    if (!f->reader->sure)
-        return 0;
     if (offset + n > f->reader->own.size)
         return is_quiet(f) ? reservation_beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
@@ -172,7 +170,7 @@ static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
             return -1;
         dst += bytes;
     }
-    return is_quiet(f);
+    return 1;
 }
 
 /* ---- reading ---- */
@@ -185,21 +183,39 @@ static int give_up(struct file *f, uint32_t marked)
     return report_error(EAGAIN, "%s is written to all the time where it is read", f->pairing.path);
 }
 
-/* One try. Returns 1; 0: try again; -1. */
-static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions,
-                    uint32_t *marked)
+/* A range that reader_read() copies. */
+struct wanted {
+    struct file *f;
+    uint64_t offset, n;
+    char *dst;
+    uint64_t *versions;
+};
+
+/* Implements reader_pass. */
+static int copy_wanted(void *arg, bool watches, uint32_t *marked)
+{
+    const struct wanted *w = arg;
+    return watches ? read_pass(w->f, w->offset, w->dst, w->n, w->versions, marked)
+                   : copy_quiet(w->f, w->offset, w->dst, w->n);
+}
+
+/* Returns 1; 0: try again; -1. */
+static int try_once(struct file *f, reader_pass *pass, void *arg, uint32_t *marked)
 {
     struct reader *r = f->reader;
     int done = 0;
     if (reader_watches(f)) {
         *marked = 0;
-        done = read_pass(f, offset, dst, n, versions, marked);
+        done = pass(arg, true, marked);
         /* After the versions: a takeover that fails poisons the file before it removes a mark. */
         return file_check(f) < 0 ? -1 : done;
     }
     pthread_mutex_lock(&r->lock);
     if (!reader_watches(f)) {
-        done = copy_quiet(f, offset, dst, n);
+        if (r->sure)
+            done = pass(arg, false, marked);
+        if (done > 0)
+            done = is_quiet(f);
         if (done == 0) {
             r->sure = false;
             done = find_again(f, find(f));
@@ -209,45 +225,51 @@ static int try_once(struct file *f, uint64_t offset, char *dst, uint64_t n, uint
     return done;
 }
 
-int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+int reader_run(struct file *f, reader_pass *pass, void *arg)
 {
-    struct file *f = m->file;
-    struct read_versions v;
     const uint64_t began = clock_ns();
     unsigned tries = 0;
     uint32_t marked = 0;
     int r;
-    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
-        return -1;
-    while ((r = try_once(f, offset, dst, n, v.of, &marked)) <= 0) {
+    while ((r = try_once(f, pass, arg, &marked)) <= 0) {
         /* Five tries at least: to copy some GiB may take longer than the wait. */
         const uint64_t waited = ++tries < 5 ? 0 : ms_since(began);
         if (r < 0 && (errno != EAGAIN || waited >= reader_patience_ms))
-            break;
-        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS)) {
-            r = give_up(f, marked);
-            break;
-        }
+            return -1;
+        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS))
+            return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
         if (r < 0 || !reader_watches(f) || (marked && waited >= 10))
             clock_nap(1000 * 1000);
         else if (marked)
             page_pause(tries);
     }
+    return (int)tries;
+}
+
+int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
+{
+    struct file *f = m->file;
+    struct read_versions v;
+    if (read_versions_init(&v, page_span_count(offset, n)) < 0)
+        return -1;
+    struct wanted w = {.f = f, .offset = offset, .n = n, .dst = dst, .versions = v.of};
+    const int tries = reader_run(f, copy_wanted, &w);
     read_versions_free(&v);
-    if (r < 0)
+    if (tries < 0)
         return -1;
     if (!m->quick && reader_watches(f))
         __atomic_store_n(&m->quick, m->offset + m->reach, __ATOMIC_RELEASE);
     if (tries > 1)
-        count(m, COUNT_READ_RETRIES, tries - 1);
+        count(m, COUNT_READ_RETRIES, (uint64_t)tries - 1);
     return 0;
 }
 
 int reader_refresh(struct file *f)
 {
+    struct wanted nothing = {.f = f};
     uint32_t marked;
-    return reader_watches(f) || try_once(f, 0, NULL, 0, NULL, &marked) >= 0 ? 0 : -1;
+    return reader_watches(f) || try_once(f, copy_wanted, &nothing, &marked) >= 0 ? 0 : -1;
 }
 
 int reader_size(struct file *f, uint64_t *size)

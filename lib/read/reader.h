@@ -55,6 +55,15 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
  * three while no process writes: recovery is necessary, or the range is written to all the time. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
+/* A pass over what is to be copied. If the reader `watches`: by page states; returns 1: all is copied as it was at one moment, 0:
+ * one more pass is necessary; *marked: the holder of a page that is marked as flipping, else it stays 0. Otherwise by the
+ * words on the media; returns 1: all is copied, which counts if the file is still quiet after that. Returns -1 with errno. */
+typedef int reader_pass(void *arg, bool watches, uint32_t *marked);
+
+/* Runs passes until all is copied. Returns how many there were before the last one; -1: errors of the pass, and EAGAIN as
+ * reader_read(). */
+int reader_run(struct file *f, reader_pass *pass, void *arg);
+
 /* Finds out whether a writer has mapped the file. Returns 0; -1: that cannot be found out; EAGAIN:
  * recovery is necessary. */
 int reader_refresh(struct file *f);

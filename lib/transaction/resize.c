@@ -15,7 +15,6 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/length.h"
-#include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <string.h>
@@ -194,25 +193,6 @@ static int lengthen(struct tx *t, struct file *f, uint64_t size)
     return 0;
 }
 
-/* Moves *page to the next one before `end` that has space in the original or a bitmap other than 0; or to `end`. Others are
- * zeros. *word is the next page with such a bitmap, unless it is before *page; UINT64_MAX: not looked for yet. Returns 0; -1
- * with errno. */
-static int skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word)
-{
-    /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
-     * original before the word becomes 0. */
-    const bool known = *word != UINT64_MAX && *word >= *page;
-    const int found =
-        known ? 1 : meta_find(f->pairing.reflection, file_format(f), *page, end, word);
-    if (found == 0)
-        *word = end;
-    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
-    if (found < 0 || (data < 0 && errno != ENXIO))
-        return report_errno(errno, "cannot find out which parts of %s have space", f->pairing.path);
-    *page = lesser(end, lesser(*word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
-    return 0;
-}
-
 /* Writes zeros from the transaction's end to its new end, as far as there may be anything else: in what it cut off, in what the
  * file had before it was made shorter, and in the last page, whose end any process can store to. Elsewhere nothing is written
  * and no space is taken: a file may grow on a full disk. */
@@ -223,7 +203,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
     for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
         uint64_t page = at / PAGE_BYTES;
-        if (at % PAGE_BYTES == 0 && skip_zeros(f, &page, layout_pages(end), &word) < 0)
+        if (at % PAGE_BYTES == 0 && space_skip_zeros(f, &page, layout_pages(end), &word) < 0)
             return -1;
         if (at < page * PAGE_BYTES)
             at = page * PAGE_BYTES;

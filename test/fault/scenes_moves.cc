@@ -158,6 +158,21 @@ static bool reclaim(World &w)
     return ato_reclaim(w.base, w.after.size()) == 0;
 }
 
+static bool take_a_snapshot(World &w)
+{
+    w.got = Bytes(w.after.size());
+    return ato_snapshot(
+               w.base,
+               [](void *arg, off_t offset, const void *bytes, size_t n) {
+                   Bytes &got = *static_cast<Bytes *>(arg);
+                   if (static_cast<size_t>(offset) + n > got.size())
+                       return -1;
+                   memcpy(got.data() + offset, bytes, n);
+                   return 0;
+               },
+               &w.got) == static_cast<off_t>(w.got.size());
+}
+
 static bool map_within_a_budget(World &w)
 {
     w.options.max_reflection_bytes = 1;
@@ -386,6 +401,8 @@ std::vector<Scene> scenes_of_moves()
         reads("ReadOfPiecesThatDeploys", map_to_read_lazily, read_some),
         reads("ReadThatAdapts", map_to_read_adaptively, read_some),
         {"ReadOfAHole", MOVES, BYTES, TWO, sparse, map, read_all, read_right},
+        reads("Snapshot", map, take_a_snapshot),
+        {"SnapshotOfAHole", MOVES, BYTES, TWO, sparse, map, take_a_snapshot, read_right},
         {"Deploy", MOVES, BYTES, EVERY, stored_to, map, deploy, is_plain},
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
         {"WriteWithinABudget",
