@@ -31,6 +31,7 @@ ACCOUNTS, EACH = 200, 1000
 MODES = ['default', 'stock', 'wal', 'file', 'mixed']
 BUSY = 'database is locked', 'database table is locked'
 REFUSED = 'file is not a database', *BUSY
+NOT_COPIED = 'is locked by a program', 'is in WAL mode', 'PRAGMA wal_checkpoint', 'a program was killed that wrote'
 SECONDS = 1.1 * int(os.environ.get('ATO_TEST_PERCENT', '100')) / 100  # for each mode on each medium
 SEED = int(os.environ.get('ATO_TEST_SEED', time.time_ns() % 10**9))
 STOCK_WRITER = 9
@@ -141,7 +142,7 @@ class Bank:
         self.path, self.log = os.path.join(folder, 'bank.db'), os.path.join(folder, 'log')
         self.told = {}  # by writer: the last acknowledged transaction
         self.writers = {}
-        self.answers = self.refusals = self.kept_out = self.kills = self.mixtures = 0
+        self.copies = self.answers = self.refusals = self.kept_out = self.kills = self.mixtures = 0
         self.must_be_busy = False
         self.patience = 0.01 if mode == 'default' else 0.2  # seconds that stock SQLite waits for a lock
         db = sqlite3.connect(self.path, isolation_level=None)
@@ -265,6 +266,21 @@ class Bank:
             raise AssertionError('the copy is refused')
         return None
 
+    def copy_by_ato(self):
+        """`ato cp`: the copy is complete whatever others do, or it is refused with a reason."""
+        copy = os.path.join(self.folder, 'ato-copy.db')
+        at_least = self.hear()
+        done = subprocess.run([ATO, 'cp', '--quiet', self.path, copy], capture_output=True, text=True, check=False)
+        if done.returncode:
+            if done.returncode != 1 or not any(words in done.stderr for words in NOT_COPIED):
+                raise AssertionError(f'ato cp: {done}')
+            return
+        busy, self.must_be_busy = self.must_be_busy, False
+        if not self.look_new(copy, at_least):
+            raise AssertionError('the copy by ato cp is refused')
+        self.must_be_busy = busy
+        self.copies += 1
+
     def change_by_shell(self, statement):
         done = self.shell(statement)
         if done.returncode:
@@ -293,7 +309,7 @@ class Bank:
     def live(self):
         deeds = [lambda: self.look(self.before), self.look_new, self.look_by_shell, lambda: self.copy('.backup {}'),
                  lambda: self.copy("VACUUM INTO '{}'"), lambda: self.change_by_shell('PRAGMA wal_checkpoint(TRUNCATE)'),
-                 lambda: self.change_by_shell('VACUUM')]
+                 lambda: self.change_by_shell('VACUUM'), self.copy_by_ato, self.copy_by_ato]
         self.start(1)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -338,6 +354,10 @@ class Bank:
             if not look():
                 raise AssertionError('refused, although the file is plain')
         self.before.close()
+        copies = self.copies
+        self.copy_by_ato()
+        if self.copies == copies:
+            raise AssertionError('no copy by ato cp, although nobody has the database open')
 
 
 class Beside(unittest.TestCase):
@@ -353,7 +373,7 @@ class Beside(unittest.TestCase):
             bank.before.close()
         shutil.rmtree(folder)
         print(f'{parent}, {mode}: {bank.answers} answers, {bank.refusals} refusals, {bank.kept_out} of them while a writer had it '
-              f'open, {bank.mixtures} mixtures below the mask, {bank.kills} kills, commits {bank.told}', flush=True)
+              f'open, {bank.mixtures} mixtures below the mask, {bank.kills} kills, {bank.copies} by ato cp, commits {bank.told}', flush=True)
         self.assertGreater(bank.answers, 0)
         self.assertGreater(bank.told.get(1, 0) + bank.told.get(2, 0), 0)
         return bank
@@ -366,7 +386,8 @@ class Beside(unittest.TestCase):
                 with self.subTest(mode=mode, folder=parent, ATO_TEST_SEED=SEED):
                     banks.append(self.try_mode(mode, parent, dice))
         # What has to be seen at least once; that depends on when the processes are killed.
-        goals = [('default', 'a refusal while a writer has it open', lambda bank: bank.kept_out),
+        goals = [*((mode, 'a copy by ato cp', lambda bank: bank.copies) for mode in MODES if mode != 'wal'),
+                 ('default', 'a refusal while a writer has it open', lambda bank: bank.kept_out),
                  ('default', 'a mixture below the mask', lambda bank: bank.mixtures),
                  *((mode, 'a commit of stock SQLite', lambda bank: bank.told.get(STOCK_WRITER)) for mode in MODES)]
         for mode, what, saw in goals:

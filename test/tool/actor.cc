@@ -13,6 +13,8 @@
 //   actor mapped FILE          maps it, dies
 //   actor birth|death FILE     dies while the reflection is made, or removed
 //   actor grow FILE            makes it longer again and again, until the end of its input
+//   actor count FILE           prints 'ready', and writes the same number to some pages in a transaction again and again, until the
+//                              end of its input; unmaps it spatially
 //   actor growth FILE          dies while the file grows, to 30000 bytes
 //   actor guard FILE           guards bytes 18 and 19, stores 255 there; unmaps it fast
 //   actor guarded FILE         guards bytes 21 to 27 with their current values; dies
@@ -68,6 +70,22 @@ static int act(const std::string &what, const std::string &path)
                     fprintf(stderr, "grow: %s\n", ato_errormsg());
                     return 6;
                 }
+        return m.unmap(ATO_UNMAP_SPATIAL) < 0;
+    }
+    if (what == "count") {
+        struct pollfd end = {0, POLLIN, 0};
+        for (uint64_t n = 1; n == 1 || poll(&end, 1, 0) == 0; n++) {
+            ato_tx *tx = ato_tx_begin(0);
+            for (size_t at : {0, 4100, 9000, 19000})
+                if (!ato_tx_memcpy(tx, m.base + at, &n, sizeof(n), 0))
+                    break;
+            if (ato_tx_commit(tx) < 0 && errno != EAGAIN && errno != ECANCELED)
+                fprintf(stderr, "count: %s\n", ato_errormsg());
+            if (n == 1) {
+                puts("ready");
+                fflush(stdout);
+            }
+        }
         return m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
     if (what == "busy") { // with a page in an open transaction

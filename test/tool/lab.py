@@ -106,9 +106,9 @@ class Lab(unittest.TestCase):
             self.remember(path)
         return path
 
-    def hold(self, path, **env):
+    def hold(self, path, what='hold', **env):
         """Starts a process that has the file mapped until it is told to end."""
-        actor = subprocess.Popen([ACTOR, 'hold', path], env={**self.env, **env}, stdin=subprocess.PIPE,
+        actor = subprocess.Popen([ACTOR, what, path], env={**self.env, **env}, stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         ready = actor.stdout.readline()
         self.assertEqual(ready, b'ready\n', ready or actor.stderr.read())

@@ -217,6 +217,13 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
     look_close(&look);
 }
 
+void deploy_quietly(const char *name)
+{
+    const struct tool_request request = {.quiet = true};
+    struct deployed d;
+    deploy_file(&d, name, &request);
+}
+
 static void say(const struct deployed *d, bool quiet)
 {
     bool good = d->result <= SKIPPED;

@@ -29,4 +29,7 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
 /* Returns the exit status that goes with a result. */
 int deploy_status(enum deploy_result result);
 
+/* Makes a file plain, as `ato deploy` does, if it is clean and nobody has it mapped. Says nothing. */
+void deploy_quietly(const char *name);
+
 #endif

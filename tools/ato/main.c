@@ -12,9 +12,9 @@
 #include <string.h>
 
 static const struct tool_command *const commands[] = {
-    &info_command,   &deploy_command, &check_command,   &convert_command,
-    &doctor_command, &top_command,    &reclaim_command, &bench_command,
-    &map_command,    &gc_command,     &sqlite_command,  NULL};
+    &info_command, &deploy_command,  &check_command, &convert_command, &cp_command, &doctor_command,
+    &top_command,  &reclaim_command, &bench_command, &map_command,     &gc_command, &sqlite_command,
+    NULL};
 
 static void say_usage(FILE *out)
 {
