@@ -9,6 +9,7 @@
 #include "deploy.h"
 #include "json.h"
 #include "look.h"
+#include "mark.h"
 #include "progress.h"
 #include "replacement.h"
 #include "sqlite_hold.h"
@@ -22,15 +23,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 /* How much a file may grow while it is copied: address space only. */
 #define GROWTH (64ull << 30)
 
-enum { PIECE = 4096 };
+enum { PIECE = MARK_PAGE };
 
 struct copied {
     const char *name;
@@ -38,6 +41,14 @@ struct copied {
     off_t length;  /* of the copy */
     uint64_t done; /* bytes from the beginning that were copied once */
     bool database; /* of SQLite */
+    /* With --since or --mark: */
+    bool marks;
+    const char *since;       /* the mark of the older copy; NULL */
+    struct mark mark;        /* of the copy, as far as it is made */
+    struct replacement save; /* of the file for the mark */
+    int old;                 /* the older copy, which `since` describes; -1 */
+    bool cloned;             /* the copy began as a clone of it */
+    uint64_t changed;        /* pages that it did not have */
     struct progress progress;
     uint64_t expected; /* length, for the bar */
     int status;        /* TOOL_... */
@@ -87,24 +98,35 @@ static int write_all(struct copied *c, const char *bytes, size_t n, off_t offset
     return 0;
 }
 
-/* Zeros in a place that was never written. */
-static bool is_hole(const struct copied *c, const char *bytes, size_t n, uint64_t offset)
+/* Returns 1 if the copy has the bytes already, or zeros belong in a place that was never written; 0; -1: c->why. */
+static int is_there(struct copied *c, const char *bytes, size_t n, uint64_t offset)
 {
     static const char zeros[PIECE];
-    return offset >= c->done && memcmp(bytes, zeros, n) == 0;
+    char page[PIECE] = {0};
+    if (!c->marks)
+        return offset >= c->done && memcmp(bytes, zeros, n) == 0;
+    /* Of the last page, what lies behind the end is written too: the file may have been longer in an earlier pass. */
+    const int changed =
+        mark_give(&c->mark, offset / PIECE, n < PIECE ? memcpy(page, bytes, n) : bytes);
+    if (changed < 0)
+        return end_as(c, TOOL_BAD, report_sentence());
+    if (changed && n < PIECE)
+        return write_all(c, page, PIECE, (off_t)offset) < 0 ? -1 : 1;
+    return !changed;
 }
 
-/* For ato_snapshot(). Leaves holes out. */
+/* For ato_snapshot(). Leaves holes out, and what is there. */
 static int put(void *arg, off_t offset, const void *bytes, size_t n)
 {
     struct copied *c = arg;
     const char *at = bytes;
-    size_t from = 0; /* what is before is written, or a hole */
+    size_t from = 0; /* what is before is written */
     for (size_t i = 0, piece; i < n; i += piece) {
         piece = n - i < PIECE ? n - i : PIECE;
-        if (!is_hole(c, at + i, piece, (uint64_t)offset + i))
+        const int there = is_there(c, at + i, piece, (uint64_t)offset + i);
+        if (there == 0)
             continue;
-        if (write_all(c, at + from, i - from, offset + (off_t)from) < 0)
+        if (there < 0 || write_all(c, at + from, i - from, offset + (off_t)from) < 0)
             return -1;
         from = i + piece;
     }
@@ -114,6 +136,130 @@ static int put(void *arg, off_t offset, const void *bytes, size_t n)
         c->done = (uint64_t)offset + n;
     progress_show(&c->progress, c->done < c->expected ? c->done : c->expected, c->expected);
     return 0;
+}
+
+/* ---- marks ---- */
+
+/* Begins with what the older copy has. */
+static int begin_marks(struct copied *c)
+{
+    mark_free(&c->mark);
+    if ((c->since ? mark_read(&c->mark, c->since) : mark_make(&c->mark)) < 0)
+        return end_as(c, TOOL_BAD, report_sentence());
+    c->cloned = c->old >= 0 && ioctl(c->to.fd, FICLONE, c->old) == 0;
+    return 0;
+}
+
+/* Reads a page, filled up with zeros. */
+static int read_page(struct copied *c, int fd, uint64_t page, char bytes[PIECE])
+{
+    const ssize_t n = pread(fd, bytes, PIECE, (off_t)(page * PIECE));
+    if (n < 0)
+        return fail_at(c, fd == c->old ? "cannot read the older copy" : "cannot read the copy");
+    memset(bytes + n, 0, PIECE - (size_t)n);
+    return 0;
+}
+
+/* Completes a page that ato_snapshot() has left out, or that the older copy has. */
+static int complete_page(struct copied *c, uint64_t page)
+{
+    char bytes[PIECE] = {0};
+    if (mark_is_zero(&c->mark, page))
+        return 0;
+    if (!mark_was(&c->mark, page, MARK_GIVEN)) {
+        (void)mark_give(&c->mark, page, bytes); /* there is room */
+        return c->cloned ? write_all(c, bytes, PIECE, (off_t)(page * PIECE)) : 0;
+    }
+    if (c->cloned || mark_was(&c->mark, page, MARK_CHANGED))
+        return 0;
+    if (read_page(c, c->old, page, bytes) < 0)
+        return -1;
+    if (!mark_has(&c->mark, page, bytes))
+        return end_as(c, TOOL_BAD, "the older copy is not what its mark says: copy all, by --mark");
+    return write_all(c, bytes, PIECE, (off_t)(page * PIECE));
+}
+
+static int complete_pages(struct copied *c)
+{
+    const uint64_t pages = ((uint64_t)c->length + PIECE - 1) / PIECE;
+    int r = 0;
+    c->changed = 0;
+    for (uint64_t page = 0; r == 0 && page < pages; page++) {
+        r = complete_page(c, page);
+        c->changed += mark_was(&c->mark, page, MARK_CHANGED);
+    }
+    return r;
+}
+
+/* Notes what was changed in a page afterwards. */
+static int note_again(struct copied *c, uint64_t page)
+{
+    char bytes[PIECE];
+    if (read_page(c, c->to.fd, page, bytes) < 0)
+        return -1;
+    return mark_give(&c->mark, page, bytes) < 0 ? end_as(c, TOOL_BAD, report_sentence()) : 0;
+}
+
+/* Writes the mark, to be committed when the copy is. Nothing is written to the copy from now on. */
+static int prepare_mark(struct copied *c)
+{
+    struct stat st;
+    if (c->length && (note_again(c, 0) < 0 || note_again(c, ((uint64_t)c->length - 1) / PIECE) < 0))
+        return -1;
+    if (fstat(c->to.fd, &st) < 0)
+        return fail_at(c, "cannot look at the copy");
+    if (replacement_begin(&c->save) < 0 ||
+        mark_write(&c->mark, c->save.fd, (uint64_t)c->length, &st.st_mtim) < 0)
+        return end_as(c, TOOL_BAD, report_sentence());
+    return 0;
+}
+
+/* Looks at the file for the mark: none that is anything else is replaced. */
+static int check_mark(struct copied *c, const struct look *from, const char *name)
+{
+    struct mark old;
+    struct stat st;
+    const int exists = replacement_find(&c->save, name, &st);
+    if (exists < 0)
+        return end_as(c, TOOL_BAD, report_sentence());
+    if (strcmp(c->save.path, c->to.path) == 0 ||
+        (exists && st.st_dev == from->identity.device && st.st_ino == from->identity.inode))
+        return end_as(c, TOOL_BAD, "the mark needs a file of its own");
+    const int r = exists ? mark_read(&old, name) : 0;
+    if (exists)
+        mark_free(&old);
+    return r < 0 ? end_as(c, TOOL_BAD, report_sentence()) : 0;
+}
+
+/* Opens the older copy, if the mark is that of it. */
+static int open_old(struct copied *c, const char *name)
+{
+    struct stat st;
+    if (mark_read(&c->mark, c->since) < 0)
+        return end_as(c, TOOL_BAD, report_sentence());
+    c->old = look_open(c->to.path, O_RDONLY);
+    if (c->old < 0 || fstat(c->old, &st) < 0)
+        return fail_at(c, "cannot open the older copy");
+    if ((uint64_t)st.st_size == c->mark.length && st.st_mtim.tv_sec == c->mark.seconds &&
+        st.st_mtim.tv_nsec == c->mark.nanoseconds)
+        return 0;
+    snprintf(c->why, sizeof(c->why),
+             "%s is not the copy that %s is the mark of, or was changed since: copy all, by --mark",
+             name, c->since);
+    c->status = TOOL_BAD;
+    return -1;
+}
+
+static int check_marks(struct copied *c, const struct look *from,
+                       const struct tool_request *request)
+{
+    c->since = request->since;
+    c->marks = request->since || request->mark;
+    if (!c->marks)
+        return 0;
+    if (check_mark(c, from, request->mark ? request->mark : request->since) < 0)
+        return -1;
+    return c->since ? open_old(c, request->names[1]) : 0;
 }
 
 /* ---- the source ---- */
@@ -143,9 +289,13 @@ static int take_snapshot(struct copied *c, const void *view)
     c->done = 0;
     if (ftruncate(c->to.fd, 0) < 0)
         return fail_at(c, "cannot write the copy");
+    if (c->marks && begin_marks(c) < 0)
+        return -1;
     c->length = ato_snapshot(view, put, c);
     if (c->length < 0)
         return end_by_library(c);
+    if (c->marks && complete_pages(c) < 0)
+        return -1;
     return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy") : 0;
 }
 
@@ -258,11 +408,26 @@ static int check_target(struct copied *c, const struct look *from, const char *n
     return -1;
 }
 
+/* The mark comes last: without it the copy is as good, and the next one of all pages. */
+static void commit(struct copied *c, mode_t mode)
+{
+    if (replacement_commit(&c->to, mode) < 0)
+        end_as(c, TOOL_BAD, report_sentence());
+    else if (c->marks && replacement_commit(&c->save, 0600) < 0) {
+        c->status = TOOL_BAD;
+        snprintf(c->why, sizeof(c->why), "the copy is complete, but it has no mark: %s",
+                 report_sentence());
+    }
+}
+
 static void copy(struct copied *c, const struct tool_request *request)
 {
     static struct look look;
     struct stat st;
-    *c = (struct copied){.name = request->names[0], .to = {.fd = -1, .folder = -1}};
+    *c = (struct copied){.name = request->names[0],
+                         .to = {.fd = -1, .folder = -1},
+                         .save = {.fd = -1, .folder = -1},
+                         .old = -1};
     if (look_at(&look, c->name) < 0) {
         end_as(c, TOOL_BLIND, report_sentence());
         look_close(&look);
@@ -272,17 +437,22 @@ static void copy(struct copied *c, const struct tool_request *request)
         end_as(c, TOOL_BAD, look.problem);
     else if (fstat(look.fd, &st) < 0)
         end_as(c, TOOL_BLIND, strerror(errno));
-    else if (check_target(c, &look, request->names[1]) == 0) {
+    else if (check_target(c, &look, request->names[1]) == 0 &&
+             check_marks(c, &look, request) == 0) {
         c->expected = look.identity.size;
         progress_start(&c->progress, c->name, !request->quiet && !request->json);
         if (replacement_begin(&c->to) < 0)
             end_as(c, TOOL_BAD, report_sentence());
-        else if (copy_file(c, &look) == 0 && replacement_commit(&c->to, st.st_mode & 01777) < 0)
-            end_as(c, TOOL_BAD, report_sentence());
+        else if (copy_file(c, &look) == 0 && (!c->marks || prepare_mark(c) == 0))
+            commit(c, st.st_mode & 01777);
         progress_end(&c->progress);
     }
     look_close(&look);
     replacement_end(&c->to);
+    replacement_end(&c->save);
+    mark_free(&c->mark);
+    if (c->old >= 0)
+        close(c->old);
 }
 
 static int run(const struct tool_request *request)
@@ -299,6 +469,10 @@ static int run(const struct tool_request *request)
         json_string(&j, "error", c.status ? c.why : NULL);
         json_bool(&j, "database", c.database);
         json_number(&j, "bytes", c.status ? 0 : (uint64_t)c.length);
+        if (c.since && !c.status)
+            json_number(&j, "changed_pages", c.changed);
+        else
+            json_null(&j, "changed_pages");
         json_finish(&j, c.status);
     } else if (c.status || !request->quiet) {
         FILE *out = c.status ? stderr : stdout;
@@ -309,6 +483,8 @@ static int run(const struct tool_request *request)
         } else {
             fprintf(out, "%s copied to ", text_size(size, (uint64_t)c.length));
             text_put(out, request->names[1]);
+            if (c.since)
+                fprintf(out, ", of which %s had changed", text_size(size, c.changed * PIECE));
         }
         putc('\n', out);
     }
@@ -339,12 +515,22 @@ const struct tool_command cp_command = {
         "Programs that write to SRC by other means are not kept from writing. They are noticed,\n"
         "and SRC is copied again, unless a process has it mapped through libato.\n"
         "\n"
+        "--mark writes to FILE what the copy has, for the next one. --since with that FILE takes "
+        "over\n"
+        "from DST, which has to be that copy, what has not changed in SRC, and brings FILE up to\n"
+        "date, or writes another one by --mark. All of SRC is read. DST is replaced as a whole: if "
+        "its\n"
+        "file system has reflinks (btrfs, XFS), what has not changed is shared with the older "
+        "copy.\n"
+        "\n"
         "--quiet: no bar, and no line for a copy that was made.\n"
         "\n"
-        "Exit status: 0 DST is the copy; else DST is as it was: 1 refused, or failed; 2 SRC could\n"
-        "not be read.\n",
+        "Exit status: 0 DST is the copy, and FILE its mark; else DST is as it was, unless the "
+        "message\n"
+        "says that it is complete: 1 refused, or failed; 2 SRC could not be read.\n",
     .least = 2,
     .most = 2,
     .can_be_quiet = true,
+    .can_mark = true,
     .run = run,
 };

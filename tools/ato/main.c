@@ -48,7 +48,9 @@ static void say_form(FILE *out, const struct tool_command *c)
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
             c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
-            c->can_convert ? " [--to=dense|sparse]" : "", c->operands);
+            c->can_convert ? " [--to=dense|sparse]" : "",
+
+            c->can_mark ? " [--since FILE] [--mark FILE]" : "", c->operands);
 }
 
 static void help_of(const struct tool_command *c)
@@ -153,7 +155,7 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG, TO };
+    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG, SINCE, MARK, TO };
     static const struct option options[] = {{"json", no_argument, NULL, JSON},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, HELP},
@@ -165,6 +167,8 @@ static int run(const struct tool_command *c, int argc, char **argv)
                                             {"delete", optional_argument, NULL, DELETE},
                                             {"svg", required_argument, NULL, SVG},
                                             {"png", required_argument, NULL, PNG},
+                                            {"since", required_argument, NULL, SINCE},
+                                            {"mark", required_argument, NULL, MARK},
                                             {"to", required_argument, NULL, TO},
                                             {NULL, 0, NULL, 0}};
     static struct tool_request request;
@@ -208,6 +212,12 @@ static int run(const struct tool_command *c, int argc, char **argv)
             if (!c->can_draw)
                 has_no(c, option == SVG ? "svg" : "png");
             *(option == SVG ? &request.svg : &request.png) = optarg;
+            break;
+        case SINCE:
+        case MARK:
+            if (!c->can_mark)
+                has_no(c, option == SINCE ? "since" : "mark");
+            *(option == SINCE ? &request.since : &request.mark) = optarg;
             break;
         case HELP:
         case 'h':

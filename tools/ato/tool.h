@@ -27,10 +27,11 @@ struct tool_request {
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
     int format;                            /* of --to: enum ato_format + 1; 0: not given */
     uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
-    const char *deletes;   /* NULL: nothing is removed; else what --delete names, "" by default */
-    const char *svg, *png; /* of --svg and --png; NULL: none */
-    char **paths;          /* of --path; ends with NULL */
-    char **names;          /* operands */
+    const char *deletes; /* NULL: nothing is removed; else what --delete names, "" by default */
+    const char *since, *mark; /* of --since and --mark; NULL: none */
+    const char *svg, *png;    /* of --svg and --png; NULL: none */
+    char **paths;             /* of --path; ends with NULL */
+    char **names;             /* operands */
     int count;
 };
 
@@ -38,7 +39,8 @@ struct tool_command {
     const char *name, *operands, *what;
     const char *help;
     int least, most; /* operands; most 0: any number */
-    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert;
+    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert,
+        can_mark;
     bool
         starts_program; /* has --path and no --json; what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);
