@@ -9,6 +9,7 @@
 #include "reflection/media/report.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* Pages of the buffer; and how far to look for holes at once. */
 enum { ROOM = 64 };
@@ -187,18 +188,20 @@ off_t snapshot_take(struct mapping *m,
                     int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg)
 {
     struct copy c = {.f = m->file, .put = put, .arg = arg};
-    int r = -1;
-    /* Memory that is not touched, for pages without a state, is not used. */
-    c.versions = calloc(layout_pages(c.f->max_size) + 1, sizeof(*c.versions));
+    /* Most of it stays untouched in a file with few pages in use, and takes no memory. */
+    const uint64_t bytes = (layout_pages(c.f->max_size) + 1) * sizeof(*c.versions);
+    void *versions = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (versions == MAP_FAILED)
+        return report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
+    c.versions = versions;
     c.buffer = aligned_alloc(64, ROOM * PAGE_BYTES);
-    if (!c.versions || !c.buffer)
-        (void)report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
-    else
-        r = copy_file(&c);
+    const int r =
+        c.buffer ? copy_file(&c) : report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
     if (r >= 0)
         range_count_read(m, c.size);
     KEEP_ERRNO();
-    free(c.versions);
     free(c.buffer);
+    munmap(versions, bytes);
     return r < 0 ? -1 : (off_t)c.size;
 }

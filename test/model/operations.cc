@@ -372,6 +372,25 @@ void Steps::deploy()
     went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
 }
 
+/* Neither open transactions nor epochs are in it. */
+void Steps::take_snapshot()
+{
+    const size_t i = random.below(2);
+    std::vector<unsigned char> now(files[i].bytes.size());
+    const off_t size = ato_snapshot(
+        files[i].epochs.base,
+        [](void *arg, off_t offset, const void *bytes, size_t n) {
+            auto &to = *static_cast<std::vector<unsigned char> *>(arg);
+            if (static_cast<size_t>(offset) + n > to.size())
+                return -1;
+            memcpy(to.data() + offset, bytes, n);
+            return 0;
+        },
+        &now);
+    ASSERT_EQ(size, static_cast<off_t>(now.size())) << ato_errormsg();
+    expect_bytes(now.data(), {i, 0, now.size()}, nullptr, "what is committed");
+}
+
 /* Skips the pages of transactions. */
 void Steps::reclaim()
 {

@@ -292,6 +292,7 @@ void Steps::step()
         {5, "copy", &Steps::copy_plainly},
         {3, "deploy", &Steps::deploy},
         {2, "reclaim", &Steps::reclaim},
+        {1, "snapshot", &Steps::take_snapshot},
         {2, "map again", &Steps::map_part_again},
         {2, "another policy", &Steps::change_policy},
     };

@@ -126,6 +126,7 @@ class Steps
     void copy_plainly();
     void deploy();
     void reclaim();
+    void take_snapshot();
     void map_part_again();
     void change_policy();
     void compare_all();
