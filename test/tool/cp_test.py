@@ -3,6 +3,7 @@
 """Is what `ato cp` makes a plain copy of one moment, and does it leave all else as it was? (SQLite's databases:
 ../sqlite/beside_test.py.)"""
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -117,6 +118,17 @@ class Copy(Lab):
         self.assertEqual(content(self.copy), content(path))
         self.assertLess(os.stat(self.copy).st_blocks * 512, 1 << 20)
 
+    def test_without_space_the_older_copy_stays(self):
+        path = self.make()
+        with open(self.copy, 'wb') as old:
+            old.write(b'old')
+        done = subprocess.run([ATO, 'cp', path, self.copy], check=False, capture_output=True, restore_signals=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'cannot write the copy: File too large', done.stderr)
+        self.assertEqual(content(self.copy), b'old')
+        self.assertEqual(self.names(), ['copy', 'file'])
+
     def test_refuses_a_target_that_is_the_source_or_not_plain(self):
         path = self.make('fast')
         os.link(path, os.path.join(self.dir, 'same'))
@@ -126,7 +138,7 @@ class Copy(Lab):
         before = self.snapshot()
         for target, words in ((path, 'is the file that is to be copied'), ('same', 'that is to be copied'),
                               (held, 'is not plain: mapped by a process'), (kept, 'is not plain: no process has it mapped'),
-                              (self.dir, 'is a folder'), ('none/copy', 'cannot find the folder'),
+                              (self.dir, 'is a folder'), (self.manifest(), "libato's own files"), ('none/copy', 'cannot find the folder'),
                               ('/dev/null', 'is not a regular file')):
             self.assertIn(words, self.err('cp', path, os.path.join(self.dir, target), status=1))
         self.assertEqual(self.snapshot(), before)

@@ -276,8 +276,12 @@ static int complete_database(struct copied *c, const struct sqlite_hold *hold)
     char header[MASK_HEADER] = {0};
     if (pread(c->to.fd, header, sizeof(header), 0) < 0)
         return fail_at(c, "cannot read the copy");
-    if (!sqlite_is_header(header))
-        return end_as(c, TOOL_BAD, "was an SQLite database at first, and is none now");
+    if (sqlite_is_header(header) != c->database)
+        return end_as(c, TOOL_BAD,
+                      c->database ? "was an SQLite database at first, and is none now; try again"
+                                  : "has become an SQLite database meanwhile; try again");
+    if (!c->database)
+        return 0;
     if (sqlite_was_held(hold, header) < 0)
         return end_as(c, TOOL_BAD, report_sentence());
     mask_uncover(header);
@@ -307,14 +311,14 @@ static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hol
     if (size < 0 || (size >= MASK_HEADER && !ato_memcpy(header, view, sizeof(header))))
         return end_by_library(c);
     c->database = sqlite_is_header(header);
-    if (!c->database)
-        return take_snapshot(c, view);
-    if (sqlite_has_no_parts(c->to.path) < 0 || sqlite_hold(hold, header, is_plain) < 0)
+    if (c->database &&
+        (sqlite_has_no_parts(c->to.path) < 0 || sqlite_hold(hold, header, is_plain) < 0))
         return end_as(c, TOOL_BAD, report_sentence());
     int r = take_snapshot(c, view);
     if (r == 0)
         r = complete_database(c, hold);
-    sqlite_let_go(hold);
+    if (c->database)
+        sqlite_let_go(hold);
     return r;
 }
 
@@ -329,13 +333,13 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
                                         .max_size = length + GROWTH,
                                         .domain = known ? (int)l->manifest.record.domain : 0};
     const int fd = look_open(c->name, writes ? O_RDWR : O_RDONLY);
-    /* A lock of an open file description is lost with its descriptor alone. */
+    if (fd < 0)
+        return end_as(c, TOOL_BLIND, strerror(errno));
+    /* Most of SQLite's locks need a descriptor that can write. */
     const int own = writes ? -1 : look_open(c->name, O_RDWR);
     struct sqlite_hold hold = {
         .fd = own >= 0 ? own : fd, .writable = writes || own >= 0, .path = c->name};
     int r;
-    if (fd < 0)
-        return end_as(c, TOOL_BLIND, strerror(errno));
     void *view = ato_mmap_opt(length, fd, 0, &options);
     if (view == MAP_FAILED) {
         r = end_by_library(c);

@@ -45,6 +45,8 @@ int replacement_find(struct replacement *r, const char *path, struct stat *st)
             return report_error(ENAMETOOLONG, "the name %s is too long", path);
     }
     slash = strrchr(r->path, '/');
+    if (slash - r->path >= 5 && memcmp(slash - 5, "/.ato", 5) == 0)
+        return report_error(EINVAL, "%s lies in a folder of libato's own files", path);
     memcpy(r->name, slash + 1, strlen(slash));
     return exists;
 }
