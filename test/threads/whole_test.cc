@@ -100,6 +100,26 @@ class Whole : public OnPath
         }
     }
 
+    /* A copy of the whole file. */
+    void read_by_snapshots(const rig::Map &map)
+    {
+        std::vector<unsigned char> bytes(PAGES * PAGE);
+        uint64_t last = 0;
+        while (!over) {
+            uint64_t oldest = told;
+            const auto put = [](void *to, off_t offset, const void *from, size_t n) {
+                memcpy(static_cast<unsigned char *>(to) + offset, from, n);
+                return 0;
+            };
+            if (ato_snapshot(map.base, put, bytes.data()) != static_cast<off_t>(bytes.size()))
+                return fail_call("a snapshot");
+            std::vector<uint64_t> stamps;
+            for (size_t at : PLACES)
+                stamps.push_back(stamp_at(&bytes[at]));
+            look(stamps, oldest, last);
+        }
+    }
+
     /* Place by place, in a transaction. */
     void read_in_transactions(const rig::Map &map)
     {
@@ -187,7 +207,7 @@ TEST_P(Whole, ReadersSeeATransactionOfManyPagesWholeOrNotAtAll)
         over = true;
     };
     run({write, [&] { read_at_once(others); }, [&] { read_at_once(writers); },
-         [&] { read_in_transactions(others); }});
+         [&] { read_in_transactions(others); }, [&] { read_by_snapshots(others); }});
     EXPECT_EQ(sentence, "");
     uint64_t last;
     for (size_t at : PLACES) {
