@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Is what `ato cp` makes a plain copy of one moment, and does it leave all else as it was? (SQLite's databases:
 ../sqlite/beside_test.py.)"""
+import ctypes
+import errno
 import os
 import resource
 import signal
 import sqlite3
+import struct
 import subprocess
 
 import lab
@@ -17,6 +20,21 @@ PATTERN = bytes(i * 7 & 255 for i in range(SIZE))
 def content(path):
     with open(path, 'rb') as f:
         return f.read()
+
+
+def without_unnamed_files():
+    """Has the kernel answer the process as a file system without O_TMPFILE, such as NFS."""
+    lines = [(0x20, 0, 0, 0), (0x15, 0, 3, 257), (0x20, 0, 0, 32),  # openat(2) on x86-64, its flags
+             (0x45, 0, 1, 0x400000), (0x06, 0, 0, 0x50000 | errno.EOPNOTSUPP), (0x06, 0, 0, 0x7fff0000)]
+    program = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+    filter_ = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(lines), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, ctypes.c_ulong(1), *[ctypes.c_ulong(0)] * 3) or libc.prctl(22, ctypes.c_ulong(2), filter_):
+        raise OSError(ctypes.get_errno(), 'seccomp')
+
+
+def with_little_space():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 
 
 class Copy(Lab):
@@ -122,12 +140,22 @@ class Copy(Lab):
         path = self.make()
         with open(self.copy, 'wb') as old:
             old.write(b'old')
-        done = subprocess.run([ATO, 'cp', path, self.copy], check=False, capture_output=True, restore_signals=False,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b'cannot write the copy: File too large', done.stderr)
-        self.assertEqual(content(self.copy), b'old')
-        self.assertEqual(self.names(), ['copy', 'file'])
+        for also in lambda: None, without_unnamed_files:
+            done = subprocess.run([ATO, 'cp', path, self.copy], check=False, capture_output=True, restore_signals=False,
+                                  preexec_fn=lambda more=also: (with_little_space(), more()))
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b'cannot write the copy: File too large', done.stderr)
+            self.assertEqual(content(self.copy), b'old')
+            self.assertEqual(self.names(), ['copy', 'file'])
+
+    def test_works_where_each_file_has_a_name(self):
+        path = self.make('fast')
+        mark = os.path.join(self.dir, 'mark')
+        for words in ('--mark', mark), ('--since', mark), ():
+            subprocess.run([ATO, 'cp', *words, path, self.copy], check=True, capture_output=True, preexec_fn=without_unnamed_files)
+            self.assertEqual(self.names(), ['.ato', 'copy', 'file', 'mark'])
+        self.out('deploy', path)
+        self.assertEqual(content(self.copy), content(path))
 
     def test_refuses_a_target_that_is_the_source_or_not_plain(self):
         path = self.make('fast')

@@ -311,6 +311,16 @@ TEST_P(Snapshot, WhatCannotBeCopiedIsAnError)
     c.then = [](off_t) { return 1; };
     EXPECT_FALSE(c.take(m.base));
     EXPECT_EQ(c.error, ECANCELED) << c.sentence;
+    // Of an open transaction nothing is in it; and it is in nobody's way, unless others are to be kept out.
+    ato_tx *t = ato_tx_begin(0);
+    ASSERT_EQ(ato_tx_ftruncate(t, m.base, SIZE - 5 * PAGE), 0) << ato_errormsg();
+    c.then = [](off_t) { return 0; };
+    EXPECT_TRUE(c.take(m.base)) << c.sentence;
+    EXPECT_EQ(c.bytes, content);
+    c.then = [&](off_t) { return put(m, 0, Bytes(3, 'x')) ? 0 : -1; };
+    EXPECT_FALSE(c.take(m.base));
+    EXPECT_EQ(c.error, EDEADLK) << c.sentence;
+    EXPECT_EQ(ato_tx_abort(t), 0);
     EXPECT_EQ(in_child([&] {
                   Mapped other(file, gather);
                   return other && ato_ftruncate(other.base, SIZE + 5 * PAGE) == 0 ? 0 : 1;
