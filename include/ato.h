@@ -332,8 +332,8 @@ int ato_reclaim(void *addr, size_t n);
 /*
  * Copy the file that the mapping at `addr` belongs to, as a whole, as it was at one moment, while others go on to write to it
  * through libato. put() gets the bytes: n bytes (at most 256 KiB) that belong at `offset`. The call returns the length of the
- * copy; what put() did not get of it is zeros. put() may get a part again, with newer bytes, also
- * behind that length: only when the call has returned, the bytes that came last are the copy.
+ * copy; what put() did not get of it is zeros. put() may get a part again, with newer bytes, and parts behind that length: of
+ * each part the bytes that came last count, up to the length.
  *
  * put() returns 0, or another value to end the call with the errno that it sets (else ECANCELED). Others that begin to write may
  * wait for it at the end, if the file is written to all the time: so it has to be quick, and must make no call on the
@@ -341,7 +341,7 @@ int ato_reclaim(void *addr, size_t n);
  *
  * The copy has no part of a write or transaction that is not in it as a whole. What an epoch (ATO_EPOCHS) has not
  * committed is not in it. Makes nothing durable, and gives no page a state in memory. Uses 8 bytes of memory for
- * each page that has one.
+ * each page that was used since the file was mapped.
  *
  * Returns the length, or -1 with errno: what put() got is no copy then.
  *   EINVAL    addr lies in no mapping, or put is NULL
