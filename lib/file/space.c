@@ -322,20 +322,31 @@ void space_forget(struct file *f, uint64_t page, uint64_t end)
     }
 }
 
-int space_skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word)
+/* Returns the first page from `page` on with a bitmap other than 0; UINT64_MAX: there is none; *r is -1 with errno. */
+static uint64_t next_word(const struct file *f, uint64_t page, struct space_words *w, int *r)
+{
+    while (w->next < w->n && w->pages[w->next] < page)
+        w->next++;
+    if (w->next == w->n && !w->all &&
+        f->pairing.reflection >= 0) { /* a reader's plain file has none */
+        w->n = meta_find(f->pairing.reflection, file_format(f), page, w->end, w->pages, META_FOUND);
+        w->next = 0;
+        w->all = w->n < META_FOUND;
+        *r = w->n < 0 ? -1 : 0;
+    }
+    return w->next < w->n ? w->pages[w->next] : UINT64_MAX;
+}
+
+int space_skip_zeros(const struct file *f, uint64_t *page, uint64_t end, struct space_words *w)
 {
     /* The words first: a thread that read before the file got shorter may be deploying a page. It stores to the
      * original before the word becomes 0. */
-    const bool known = *word != UINT64_MAX && *word >= *page;
-    const int reflection = f->pairing.reflection;
-    int found = known;
-    if (!known && reflection >= 0) /* a reader's plain file has none */
-        found = meta_find(reflection, *page, end, word);
-    if (found == 0)
-        *word = end;
-    const off_t data = lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
-    if (found < 0 || (data < 0 && errno != ENXIO))
+    int r = 0;
+    const uint64_t word = next_word(f, *page, w, &r);
+    const off_t data =
+        r < 0 ? -1 : lseek(f->pairing.original, (off_t)(*page * PAGE_BYTES), SEEK_DATA);
+    if (r < 0 || (data < 0 && errno != ENXIO))
         return report_errno(errno, "cannot find out which parts of %s have space", f->pairing.path);
-    *page = lesser(end, lesser(*word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
+    *page = lesser(end, lesser(word, data < 0 ? end : (uint64_t)data / PAGE_BYTES));
     return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "lib/file/file.h"
 #include "reflection/media/domain.h"
+#include "reflection/pairing/meta.h"
 
 /* First touch of a page: makes O readable. Returns what is known of its space (PAGE_ flags); -1 with ENOSPC, ESTALE (another
  * program truncated the file) or EIO. */
@@ -67,10 +68,18 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
  */
 int space_give_back(struct file *f, uint64_t place, uint64_t n);
 
+/* The next pages before `end` with bitmaps other than 0, so far as they were looked for. The others zeros: not yet. */
+struct space_words {
+    uint64_t end;
+    uint64_t pages[META_FOUND];
+    int n, next;
+    bool all; /* there are no others */
+};
+
 /* Moves *page to the next one before `end` that has space in the original or a bitmap other than 0; or to `end`. Others are
- * zeros, if they have no state or are not loaded. *word is the next page with such a bitmap, unless it is before *page;
- * UINT64_MAX: not looked for yet. The caller need not hold the pages. Returns 0; -1 with errno. */
-int space_skip_zeros(const struct file *f, uint64_t *page, uint64_t end, uint64_t *word);
+ * zeros, if they have no state or are not loaded. From call to call *page grows. The caller need not hold the pages. Returns 0; -1
+ * with errno. */
+int space_skip_zeros(const struct file *f, uint64_t *page, uint64_t end, struct space_words *w);
 
 /* Before a growth to page `end`: pages [page, end), which are behind all that the file had since it was mapped, go back to 'not
  * loaded'. An earlier growth that came to nothing may have loaded them and given them space, and cut that off when it ended.

@@ -77,12 +77,12 @@ static int copy_page(struct copy *c, uint64_t page, const struct page_state *s)
 }
 
 /* Copies pages [page, end), which have no states, or had none before. Leaves holes out that were not copied before. */
-static int copy_stateless(struct copy *c, uint64_t page, uint64_t end, uint64_t *word)
+static int copy_stateless(struct copy *c, uint64_t page, uint64_t end, struct space_words *words)
 {
     for (uint64_t look = page; page < end; page++) {
         uint64_t data = page;
         if (page >= look) {
-            if (space_skip_zeros(c->f, &data, end, word) < 0)
+            if (space_skip_zeros(c->f, &data, end, words) < 0)
                 return -1;
             page = page < c->reached ? page : data;
             look = page + ROOM;
@@ -96,12 +96,12 @@ static int copy_stateless(struct copy *c, uint64_t page, uint64_t end, uint64_t 
 /* Copies the pages before `end` that were not copied yet. */
 static int copy_new(struct copy *c, uint64_t end)
 {
-    uint64_t word = UINT64_MAX;
+    struct space_words words = {.end = UINT64_MAX};
     for (uint64_t page = c->pages, next = page; page < end; page = next) {
         const struct page_state *s = shared_next_state(&c->f->shared, &next, end);
         const uint64_t stop = s ? next - 1 : end;
         next = s ? next : end;
-        if (copy_stateless(c, page, stop, &word) < 0 || (s && copy_page(c, stop, s) < 0))
+        if (copy_stateless(c, page, stop, &words) < 0 || (s && copy_page(c, stop, s) < 0))
             return -1;
     }
     if (c->pages < end)

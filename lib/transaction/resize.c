@@ -201,9 +201,10 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
     struct file *f = part->mapping->file;
     const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
-    for (uint64_t at = part->size, word = UINT64_MAX; at < end;) {
+    struct space_words words = {.end = layout_pages(end)};
+    for (uint64_t at = part->size; at < end;) {
         uint64_t page = at / PAGE_BYTES;
-        if (at % PAGE_BYTES == 0 && space_skip_zeros(f, &page, layout_pages(end), &word) < 0)
+        if (at % PAGE_BYTES == 0 && space_skip_zeros(f, &page, layout_pages(end), &words) < 0)
             return -1;
         if (at < page * PAGE_BYTES)
             at = page * PAGE_BYTES;

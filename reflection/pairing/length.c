@@ -108,7 +108,7 @@ static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
     if (pr->record.format == LAYOUT_SPARSE) /* place_build() has checked all words */
         return 0;
     const int found =
-        meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest), layout_pages(to), &page);
+        meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest), layout_pages(to), &page, 1);
     if (found < 0)
         return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
     if (found)

@@ -39,7 +39,7 @@ int lookup_holds_slices(const struct folder *f, uint64_t inode)
         return 0;
     uint64_t page;
     const int format = fd < 0 ? -1 : format_of(f, n.manifest);
-    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page);
+    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

@@ -6,6 +6,8 @@
 #include "reflection/media/fsops.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chunks)
@@ -43,15 +45,22 @@ int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, u
     return got / (int64_t)each;
 }
 
-int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found)
+static int by_number(const void *a, const void *b)
 {
-    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
+              int most)
+{
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES], all[META_FOUND + CHUNK_PAGES];
     const uint64_t each = layout_chunk(format);
     const off_t length = fsops_length(reflection);
     const bool dense = format == LAYOUT_DENSE;
-    const uint64_t all = layout_chunks(format, (uint64_t)length),
-                   chunks = dense && end / each < all ? end / each + 1 : all;
-    int r = 0;
+    const uint64_t has = layout_chunks(format, (uint64_t)length),
+                   chunks = dense && end / each < has ? end / each + 1 : has;
+    int count = 0;
     if (length < 0)
         return -1;
     FOR_EACH_META(chunk, reflection, format, dense ? page / each : 0, chunks)
@@ -60,12 +69,17 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
         if (n < 0)
             return -1;
         for (int64_t i = 0; i < n; i++)
-            if (words[i] && pages[i] >= page && pages[i] < end) {
-                end = *found = pages[i]; /* a sparse reflection may have an earlier one behind it */
-                r = 1;
-            }
-        if (r && dense)
+            if (words[i] && pages[i] >= page && pages[i] < end)
+                all[count++] = pages[i];
+        if (!dense)
+            qsort(all, (size_t)count, sizeof(*all), by_number);
+        if (count < most)
+            continue;
+        count = most;
+        end = all[most - 1]; /* a sparse reflection may have earlier ones behind it */
+        if (dense)
             break;
     }
-    return r;
+    memcpy(found, all, (size_t)count * sizeof(*all));
+    return count;
 }

@@ -19,8 +19,10 @@ uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chu
 int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, uint64_t *words,
                   uint64_t *pages);
 
-/* Finds the first page in [page, end) whose word is not 0. Dense: reads only the meta pages of these pages. Returns 1, with
- * *found; 0 if there is none; -1 with errno. */
-int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found);
+/* Finds the first `most` pages in [page, end) whose words are not 0; `most` is META_FOUND or less. Dense: reads only the meta pages of
+ * these pages; sparse: all. Returns how many there are, in `found`, in ascending order; -1 with errno. */
+enum { META_FOUND = 512 };
+int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
+              int most);
 
 #endif

@@ -43,13 +43,12 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]..." : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
             c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
             c->can_convert ? " [--to=dense|sparse]" : "",
-
             c->can_mark ? " [--since FILE] [--mark FILE]" : "", c->operands);
 }
 
