@@ -2,20 +2,20 @@
 /*
  * What does it cost to unmap a file, and to go on with it, by the share of its slices that lie in its reflection?
  *
- *   dense/none           no slice does: the file was mapped, and not touched
- *   dense/slices/SHARE   1/64 to 1/2 of the slices of each page
- *   dense/pages/SHARE    all slices of 1/64 to 1/2 of the pages; the other pages are not touched
- *   dense/all            all slices of all pages
+ *   FORMAT/none           no slice does: the file was mapped, and not touched
+ *   FORMAT/slices/SHARE   1/64 to 1/2 of the slices of each page
+ *   FORMAT/pages/SHARE    all slices of 1/64 to 1/2 of the pages; the other pages are not touched
+ *   FORMAT/all            all slices of all pages
  *
- * The first word is the format of the reflection. Sides:
+ * The format of the reflection is dense or sparse. Sides:
  *
  *   memcpy       one memcpy() of the file to another one, both mapped and touched before: the ratio is to this
  *   plain        munmap() of a plain mapping with the same pages touched
  *   fast         ato_munmap() that keeps the reflection
  *   spatial      ato_munmap() that copies all slices home and removes the reflection: an ordinary file again; by as many
  *                threads as libato chooses
- *   new_memcpy   (dense/all) the memcpy() into a mapping that is made for it, populated, and unmapped again
- *   spatial_1    (dense/all) the same as spatial, by one thread
+ *   new_memcpy   (FORMAT/all) the memcpy() into a mapping that is made for it, populated, and unmapped again
+ *   spatial_1    (FORMAT/all) the same as spatial, by one thread
  *
  * `ns` is the time of the unmapping. Then:
  *
@@ -242,16 +242,20 @@ std::vector<Values> repeat(const Written &written, const std::vector<std::string
     return values;
 }
 
-Case unmap_case(const std::string &name, const Written &written)
+Case unmap_case(const std::string &format, const std::string &name, const Written &written)
 {
     Case c;
-    c.name = "dense/" + name;
+    c.name = format + "/" + name;
     c.sides = {"memcpy", "plain", "fast", "spatial"};
-    if (name == "all") {
+    const bool dense = format == "dense";
+    if (dense && name == "all") {
         c.sides.insert(c.sides.end(), {"new_memcpy", "spatial_1"});
         c.goals = {{"fast", "ns", 1e6}, {"spatial", "ratio", 1.3}};
     }
-    c.repeat = [written, sides = c.sides] { return repeat(written, sides); };
+    c.repeat = [format, written, sides = c.sides] {
+        setenv("ATO_FORMAT", format.c_str(), 1); /* each mapping makes a new reflection */
+        return repeat(written, sides);
+    };
     c.promise = [](const std::string &side) {
         return std::string(side == "fast" || side.rfind("spatial", 0) == 0
                                ? "pmem: durable, may be cut"
@@ -262,13 +266,16 @@ Case unmap_case(const std::string &name, const Written &written)
 
 std::vector<Case> cases()
 {
-    std::vector<Case> all = {unmap_case("none", {true, 0})};
-    for (bool whole_pages : {false, true})
-        for (unsigned every : {64, 16, 4, 2})
-            all.push_back(
-                unmap_case((whole_pages ? "pages/1_" : "slices/1_") + std::to_string(every),
-                           {whole_pages, every}));
-    all.push_back(unmap_case("all", {true, 1}));
+    std::vector<Case> all;
+    for (const char *format : {"dense", "sparse"}) {
+        all.push_back(unmap_case(format, "none", {true, 0}));
+        for (bool whole_pages : {false, true})
+            for (unsigned every : {64, 16, 4, 2})
+                all.push_back(unmap_case(
+                    format, (whole_pages ? "pages/1_" : "slices/1_") + std::to_string(every),
+                    {whole_pages, every}));
+        all.push_back(unmap_case(format, "all", {true, 1}));
+    }
     return all;
 }
 

@@ -226,10 +226,9 @@ bool reclaim_is_due(const struct file *f, uint64_t more)
 /* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
 static void consider(struct file *f, uint64_t place, struct page_set *h, bool any)
 {
-    uint64_t word, page = place;
-    int r = f->sparse ? file_read_words(f, place, 1, &word, &page) : 0;
-    struct page_state *s =
-        r == 0 && page < layout_pages(file_size(f)) ? try_hold(f, page, &r) : NULL;
+    const uint64_t page = f->sparse ? place_page(f, place) : place;
+    int r = 0;
+    struct page_state *s = page < layout_pages(file_size(f)) ? try_hold(f, page, &r) : NULL;
     if (!s)
         return;
     if (look(f, page, s) > 0 && file_place(f, page) == place) {
@@ -245,11 +244,27 @@ static void consider(struct file *f, uint64_t place, struct page_set *h, bool an
     page_release(s);
 }
 
+static uint64_t places_in_use(const struct file *f)
+{
+    const uint64_t next = __atomic_load_n(&f->shared.header->next_place, __ATOMIC_RELAXED);
+    return f->sparse ? lesser(next, file_places(f, 0)) : layout_pages(file_size(f));
+}
+
+/* Moves *place to the next one that may have space, as next_space(). In a sparse reflection nearly all have: only the last ones have
+ * none, and those that were given back. */
+static bool next_used(const struct file *f, uint64_t places, uint64_t *place, uint64_t *end)
+{
+    if (!f->sparse)
+        return *place < places && next_space(f, place, end) > 0 && *place < places;
+    *end = places;
+    return *place < places;
+}
+
 /* Moves the hand until it has found a batch. Returns false if there is no more to look at. */
 static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
 {
     uint64_t *hand = &f->shared.header->hand;
-    const uint64_t places = file_places(f, file_size(f));
+    const uint64_t places = places_in_use(f);
     uint64_t place = __atomic_load_n(hand, __ATOMIC_RELAXED), end = 0;
     bool again = false;
     while (h->n < BATCH && *looks < LOOKS) {
@@ -257,7 +272,7 @@ static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
             consider(f, place++, h, ++*looks > LOOKS / 2);
             continue;
         }
-        if (place < places && next_space(f, &place, &end) > 0 && place < places)
+        if (next_used(f, places, &place, &end))
             continue;
         place = end = 0;
         if (again)

@@ -129,6 +129,11 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
 
 /* ---- another page for a place ---- */
 
+uint64_t place_page(const struct file *f, uint64_t place)
+{
+    return __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
+}
+
 bool place_has_spare(const struct file *f)
 {
     for (unsigned i = 0; i < FILE_SPARES; i++)
@@ -148,31 +153,56 @@ void place_spare(struct file *f, uint64_t page)
     }
 }
 
-/* Takes a place from its page. Returns false if the page needs it, or somebody holds it. */
-static bool take(struct file *f, uint64_t place)
+static void note(const struct file *f, const struct page_state *s, uint64_t place)
 {
-    const uint64_t page = __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
-    struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
+    __atomic_store_n(shared_place(&f->shared, s), (uint32_t)(place + 1), __ATOMIC_RELAXED);
+}
+
+/* Gives the held page the entry of a place whose own page is held too, and has lost the note of it. Returns 0; -1 with EIO. */
+static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct page_state *s)
+{
+    uint64_t *number = &entry_of(f, place)->page;
+    persist_store_word(&f->persist, number, page);
+    if (file_flush_word(f, number) < 0)
+        return -1;
+    persist_fence(&f->persist); /* E2 */
+    note(f, s, place);
+    return 0;
+}
+
+/* Takes a place from its page, which gets the place `own` of the held page `page` instead. Returns false if the page needs it, or
+ * somebody holds it. */
+static bool take(struct file *f, uint64_t place, uint64_t page, uint64_t own)
+{
+    const uint64_t other = place_page(f, place);
+    struct page_state *s = other < f->shared.capacity ? shared_peek(&f->shared, other) : NULL;
     if (!s || !page_try_reserve(f, s))
         return false;
     /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
-    const bool may = file_place(f, page) == place && s->version && !s->bitmap &&
-                     (s->flags & PAGE_R_ALLOCATED) && !file_is_poisoned(f);
+    bool may = file_place_of(f, other, s) == place && s->version && !s->bitmap &&
+               (s->flags & PAGE_R_ALLOCATED) && !file_is_poisoned(f);
     if (may) {
-        __atomic_store_n(shared_place(&f->shared, s), 0, __ATOMIC_RELAXED);
+        note(f, s, FILE_NO_PLACE);
         __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    }
+    /* First the note goes, then the entry: a takeover believes the notes. */
+    if (may && own != FILE_NO_PLACE) {
+        note(f, shared_peek(&f->shared, page), FILE_NO_PLACE);
+        may = hand_over(f, own, other, s) == 0;
     }
     page_release(s);
     return may;
 }
 
-uint64_t place_take_spare(struct file *f)
+uint64_t place_take_spare(struct file *f, uint64_t page)
 {
+    if (shared_peek(&f->shared, page)->bitmap) /* it needs its own */
+        return FILE_NO_PLACE;
     for (unsigned i = 0; i < FILE_SPARES; i++) {
         const uint32_t noted = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)
                                    ? __atomic_exchange_n(&f->spares[i], 0, __ATOMIC_RELAXED)
                                    : 0;
-        if (noted && take(f, noted - 1))
+        if (noted && take(f, noted - 1, page, file_place(f, page)))
             return noted - 1;
     }
     return FILE_NO_PLACE;
@@ -200,8 +230,7 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
      * before a word, or a lane that names the word, makes slices valid. I1. */
     persist_fence(&f->persist);
     for (uint64_t i = 0; i < n; i++) {
-        const struct page_state *s = shared_peek(&f->shared, page + i);
-        __atomic_store_n(shared_place(&f->shared, s), (uint32_t)places[i] + 1, __ATOMIC_RELAXED);
+        note(f, shared_peek(&f->shared, page + i), places[i]);
     }
     return 0;
 }

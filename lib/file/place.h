@@ -31,9 +31,12 @@ uint64_t place_find(const struct file *f, uint64_t page);
  * another page. */
 uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r);
 
-/* Takes a place with space from a page that does not need it, if one is known. Returns FILE_NO_PLACE if not. Until place_give() it
- * still has that page's number. */
-uint64_t place_take_spare(struct file *f);
+/* Returns the page that the entry of a place below shared_header.next_place is of; it may be any number. */
+uint64_t place_page(const struct file *f, uint64_t place);
+
+/* Takes a place with space from a page that does not need it, if one is known, for the held page `page`, whose own place, if it has
+ * one, goes to that page. Returns FILE_NO_PLACE if not, or if `page` has slices in R. Until place_give() the entry still has the other page's number. */
+uint64_t place_take_spare(struct file *f, uint64_t page);
 
 /* Notes that the page, which has nothing valid in R, may give its place away. */
 void place_spare(struct file *f, uint64_t page);

@@ -215,15 +215,15 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
     uint64_t places[CHUNK_SPARSE];
     for (uint64_t i = 0, more; i < n; i += more) {
         more = 1;
+        places[i] = place_take_spare(f, page + i);
+        if (places[i] != FILE_NO_PLACE)
+            continue;
         places[i] = file_place(f, page + i);
         if (places[i] != FILE_NO_PLACE) {
             if (allocate_places(f, places[i], 1) < 0)
                 return -1;
             continue;
         }
-        places[i] = place_take_spare(f);
-        if (places[i] != FILE_NO_PLACE)
-            continue;
         while (i + more < n && file_place(f, page + i + more) == FILE_NO_PLACE)
             more++;
         if ((places[i] = take_new(f, &more)) == FILE_NO_PLACE)
@@ -293,17 +293,28 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
     *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
 }
 
+static void forget_space(struct page_state *s)
+{
+    __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+}
+
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
-    uint64_t near = 0, end = UINT64_MAX;
-    if (!f->sparse)
-        space_near(f, place, n, &near, &end);
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));) {
-        const uint64_t its = f->sparse ? file_place(f, near - 1) : place;
-        if (space_is_joint(f) || its - place < n)
-            __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    if (f->sparse && !space_is_joint(f)) {
+        for (uint64_t i = place; i < place + n; i++) {
+            const uint64_t page = place_page(f, i);
+            struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
+            if (s && file_place_of(f, page, s) == i)
+                forget_space(s);
+        }
+    } else {
+        uint64_t near = 0, end = UINT64_MAX;
+        if (!f->sparse)
+            space_near(f, place, n, &near, &end);
+        for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));)
+            forget_space(s);
     }
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);
