@@ -17,7 +17,11 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MASK = (1 << 64) - 1
-PAGE, SLICE, CHUNK = 4096, 64, 512
+PAGE, SLICE = 4096, 64
+DENSE, SPARSE = 0, 1
+PLACES = {DENSE: 512, SPARSE: 256}  # of a chunk
+ENTRY = {DENSE: 8, SPARSE: 16}  # bytes of a place in the meta page
+MOST_BYTES = (1 << 48) - PAGE
 
 
 # ---- layout -------------------------------------------------------------------------------------
@@ -26,13 +30,37 @@ def reflected(o):
     return o + ((o // 4096) // 512 + 1) * 4096
 
 
-def word_at(page):
-    return (page // 512) * 513 * 4096 + (page % 512) * 8
+def meta_at(form, chunk):
+    return chunk * (1 + PLACES[form]) * PAGE
 
 
-def reflection_size(original):
+def refpage_at(form, place):
+    return meta_at(form, place // PLACES[form]) + (1 + place % PLACES[form]) * PAGE
+
+
+def word_at(place, form=DENSE):
+    """The word is the last thing of its entry."""
+    return meta_at(form, place // PLACES[form]) + (place % PLACES[form] + 1) * ENTRY[form] - 8
+
+
+def reflection_size(original, form=DENSE):
     pages = -(-original // PAGE)
-    return 0 if pages == 0 else reflected((pages - 1) * PAGE) + PAGE
+    if pages == 0:
+        return 0
+    if form == DENSE:
+        return reflected((pages - 1) * PAGE) + PAGE
+    return meta_at(form, -(-pages // PLACES[form]) + 1)
+
+
+def chunks_of(form, length):
+    return -(-length // meta_at(form, 1))
+
+
+def is_word(form, offset, length):
+    chunk, inside = divmod(offset, meta_at(form, 1))
+    place = chunk * PLACES[form] + inside // ENTRY[form]
+    return (inside < PAGE and word_at(place, form) == offset
+            and refpage_at(form, place) + PAGE <= length)
 
 
 # ---- checksum -----------------------------------------------------------------------------------
@@ -46,6 +74,40 @@ def checksum(data):
     return h
 
 
+def layout_of_places():
+    """Format 0 is dense, 1 sparse."""
+    places = {0, 1, 2, 254, 255, 256, 257, 510, 511, 512, 513, 514, 1000, 1023, 1024, 1025, 1535,
+              1536, 5119, 5120, 99999, 262143, 262144, 262145, (1 << 26) - 1}
+    places |= {p * 7919 for p in range(1, 12)}
+    far = {DENSE: {(1 << 28) - 1, 1 << 28, (1 << 36) - 2}, SPARSE: set()}
+    sizes = {0, 1, 4095, 4096, 4097, 8192, 255 * 4096, 256 * 4096, 256 * 4096 + 1, 511 * 4096,
+             512 * 4096 - 1, 512 * 4096, 512 * 4096 + 1, 513 * 4096, 1024 * 4096, 1024 * 4096 + 1,
+             1 << 30, (1 << 30) + 1, 1 << 40, 123456789, MOST_BYTES, 5000, 2097152, 2097153,
+             4194304, 4194305}
+    lines = ['# format, and places of a chunk', 'chunk 0 512', 'chunk 1 256']
+    for form in (DENSE, SPARSE):
+        metas, lengths = (0, 1, 2, 77, 262143), set()
+        lines.append('# meta <format> <chunk> <byte of the reflection>')
+        lines += [f'meta {form} {c} {meta_at(form, c)}' for c in metas]
+        lines.append('# word, refpage <format> <place> <byte of the reflection>')
+        for p in sorted(places | far[form]):
+            lines.append(f'word {form} {p} {word_at(p, form)}')
+            lines.append(f'refpage {form} {p} {refpage_at(form, p)}')
+        lines.append('# size <format> <bytes of the original> <bytes of the reflection>')
+        lines += [f'size {form} {s} {reflection_size(s, form)}' for s in sorted(sizes)]
+        for s in (0, 1, 300 * 4096, 600 * 4096):
+            length = reflection_size(s, form)
+            lengths |= {length, max(0, length - 1), length + 1}
+        lines.append('# chunks <format> <bytes of the reflection> <that many are there, or begin>')
+        lines += [f'chunks {form} {n} {chunks_of(form, n)}' for n in sorted(lengths)]
+        lines.append('# is <format> <byte of the reflection> <its length> <is a word there?>')
+        offsets = {0, 4, 8, 12, 16, 24, 2040, 2048, 2056, 4080, 4088, 4092, 4096, 4104, MASK - 7}
+        offsets |= {meta_at(form, 1) + o for o in (0, 8, 16, 24, 4080, 4088, 4096, 8192)}
+        for n in sorted(lengths):
+            lines += [f'is {form} {o} {n} {int(is_word(form, o, n))}' for o in sorted(offsets)]
+    return lines
+
+
 def layout_table():
     lines = ['# reflected <byte of the original> <byte of the reflection>']
     offsets = set()
@@ -53,16 +115,7 @@ def layout_table():
                  1 << 40, (1 << 48) - 8192):
         offsets |= {base, base + 1, base + 63, base + 64, base + 4095, max(0, base - 1)}
     lines += [f'reflected {o} {reflected(o)}' for o in sorted(offsets)]
-    lines.append('# word <page> <byte of the reflection>')
-    pages = {0, 1, 2, 255, 510, 511, 512, 513, 514, 1000, 1023, 1024, 1025, 1535, 1536, 5119, 5120,
-             99999, 262143, 262144, 262145, (1 << 28) - 1, 1 << 28, (1 << 36) - 2}
-    pages |= {p * 7919 for p in range(1, 12)}
-    lines += [f'word {p} {word_at(p)}' for p in sorted(pages)]
-    lines.append('# size <bytes of the original> <bytes of the reflection>')
-    sizes = {0, 1, 4095, 4096, 4097, 8192, 511 * 4096, 512 * 4096 - 1, 512 * 4096, 512 * 4096 + 1,
-             513 * 4096, 1024 * 4096, 1024 * 4096 + 1, 1 << 30, (1 << 30) + 1, 1 << 40, 123456789,
-             (1 << 48) - 4096, 5000, 2097152, 2097153, 4194304, 4194305}
-    lines += [f'size {s} {reflection_size(s)}' for s in sorted(sizes)]
+    lines += layout_of_places()
     lines.append('# checksum <n> <k> <sum of the n words i * k + 1>')
     for n, k in ((0, 0), (1, 0), (1, 5), (2, 1), (7, 123456789), (8, 0), (63, 3), (64, 1 << 40)):
         data = b''.join(struct.pack('<Q', (i * k + 1) & MASK) for i in range(n))
@@ -177,18 +230,24 @@ def original():
     return bytearray(((k % 251) + (k // 64) % 7) & 0xFF for k in range(SIZE))
 
 
-def reflection():
+def place_in_sparse(page):
+    """Any order will do: here the pages go down, from place 600 on, over two chunks."""
+    return 600 - page
+
+
+def reflection(form=DENSE):
     """Every write goes to the homes that the bitmap calls invalid, and flips them."""
     o = original() + bytes(-SIZE % PAGE)
-    r = bytearray(reflection_size(SIZE))
+    r = bytearray(reflection_size(SIZE, form))
     bitmaps = {}
+    place_of = place_in_sparse if form == SPARSE else lambda page: page
     for i, (at, n) in enumerate(WRITES):
         new = data(i, n)
         first, last = at // SLICE, (at + n - 1) // SLICE
         for s in range(first, last + 1):
             page, bit = s * SLICE // PAGE, s % 64
             in_r = bitmaps.get(page, 0) >> bit & 1
-            homes = (o, s * SLICE), (r, reflected(s * SLICE))
+            homes = (o, s * SLICE), (r, refpage_at(form, place_of(page)) + s * SLICE % PAGE)
             file, place = homes[in_r]
             content = bytearray(file[place:place + SLICE])
             for k in range(SLICE):
@@ -198,7 +257,18 @@ def reflection():
             file[place:place + SLICE] = content
             bitmaps[page] = bitmaps.get(page, 0) ^ 1 << bit
     for page, bitmap in bitmaps.items():
-        r[word_at(page):word_at(page) + 8] = struct.pack('<Q', bitmap)
+        at = word_at(place_of(page), form)
+        r[at:at + 8] = struct.pack('<Q', bitmap)
+        if form == SPARSE:
+            r[at - 8:at] = struct.pack('<Q', page)
+    if form == SPARSE:
+        # Entries with bitmap 0 say nothing: of pages that have another entry, before it and behind
+        # it, of pages that have none, and of pages that no file has.
+        for place, page in ((0, 1), (255, 511), (256, 0), (700, 0), (701, 1), (702, 5),
+                            (703, SIZE), (704, MASK)):
+            at = word_at(place, form)
+            assert r[at - 8:at + 8] == bytes(16)
+            r[at - 8:at] = struct.pack('<Q', page)
     return bytes(o[:SIZE]), bytes(r)
 
 
@@ -229,6 +299,7 @@ def main():
         'area.golden': dump(area()),
         'writes.golden': writes_table(),
         'reflection.golden': dump(r),
+        'sparse.golden': dump(reflection(SPARSE)[1]),
         'original.golden': '# what differs from the original as it was\n' + dump(o, original()),
     }
     bad = 0

@@ -17,6 +17,7 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 using namespace support;
 
@@ -233,10 +234,10 @@ TEST(Golden, AreaOfASlotIsWrittenByteForByte)
 
 // ---- reflection ---------------------------------------------------------------------------------
 
-class GoldenReflection : public testing::Test
+class GoldenReflection : public testing::TestWithParam<int>
 {
   protected:
-    GoldenReflection() : path(dir / "file")
+    GoldenReflection() : sparse(GetParam() == ATO_FORMAT_SPARSE), path(dir / "file")
     {
         before.resize(golden_table("writes.golden", "original").at(0).at(0));
         for (size_t k = 0; k < before.size(); k++)
@@ -260,41 +261,85 @@ class GoldenReflection : public testing::Test
                             std::min<size_t>(32, changed.size() - at),
                             original.begin() + static_cast<long>(at));
             }
-        reflection = golden_image("reflection.golden");
+        reflection = golden_image(sparse ? "sparse.golden" : "reflection.golden");
         write_file(path, before);
     }
 
+    static ato_options wish(int domain)
+    {
+        ato_options o = options(domain, ATO_READ_GATHER);
+        o.format = GetParam();
+        return o;
+    }
+
+    // What a sparse reflection holds, whatever the order of its places: by page, the bitmap and the valid slices.
+    static std::map<uint64_t, Bytes> held(const Bytes &sparse_reflection)
+    {
+        std::map<uint64_t, Bytes> pages;
+        for (size_t meta = 0; meta < sparse_reflection.size(); meta += size_t{257} * 4096)
+            for (size_t i = 0; i < 256; i++) {
+                uint64_t entry[2];
+                memcpy(entry, &sparse_reflection[meta + i * 16], 16);
+                if (!entry[1])
+                    continue;
+                Bytes &b = pages[entry[0]];
+                EXPECT_TRUE(b.empty()) << "two bitmaps of page " << entry[0];
+                b.assign(&sparse_reflection[meta + i * 16 + 8],
+                         &sparse_reflection[meta + i * 16 + 16]);
+                for (size_t slice = 0; slice < 64; slice++)
+                    if (entry[1] >> slice & 1) {
+                        const size_t at = meta + (i + 1) * 4096 + slice * 64;
+                        b.insert(b.end(), &sparse_reflection[at], &sparse_reflection[at] + 64);
+                    }
+            }
+        return pages;
+    }
+
     TempDir dir;
+    const bool sparse;
     std::string path;
     Bytes before, after, original, reflection;
     std::vector<std::pair<uint64_t, Bytes>> writes;
 };
 
-TEST_F(GoldenReflection, IsWrittenByteForByte)
+INSTANTIATE_TEST_SUITE_P(Formats, GoldenReflection,
+                         testing::Values(ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE),
+                         [](const auto &which) { return which.param ? "Sparse" : "Dense"; });
+
+TEST_P(GoldenReflection, IsWrittenByteForByte)
 {
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
         write_file(path, before);
-        Mapped m(path, options(domain, ATO_READ_GATHER));
+        Mapped m(path, wish(domain));
         ASSERT_TRUE(m) << m.sentence;
         for (const auto &w : writes)
             ASSERT_TRUE(m.write(w.first, w.second)) << m.sentence;
         EXPECT_EQ(m.read(), after);
-        EXPECT_TRUE(read_file(reflection_of(path)) == reflection);
+        const Bytes written = read_file(reflection_of(path));
+        EXPECT_EQ(written.size(), reflection.size());
+        EXPECT_TRUE(sparse ? held(written) == held(reflection) : written == reflection);
         EXPECT_TRUE(read_file(path) == original);
         ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
         EXPECT_TRUE(read_file(path) == after);
     }
 }
 
-TEST_F(GoldenReflection, OfAnotherWriterIsReadCorrectly)
+TEST_P(GoldenReflection, OfAnotherWriterIsReadAndWrittenCorrectly)
 {
     write_file(path, original);
     {
-        Mapped m(path);
+        Mapped m(path, wish(ATO_DOMAIN_AUTO));
     } // makes the pairing
     write_at(reflection_of(path), 0, reflection.data(), reflection.size());
-    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+    Mapped m(path, wish(ATO_DOMAIN_AUTO));
     ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(m.read() == after);
+    // To all pages that have a bitmap, and to some that have none, in one step each.
+    for (uint64_t at : {0, 1, 2, 3, 5, 300, 511, 512, 513, 519, 520}) {
+        Bytes bytes(900, static_cast<unsigned char>(at));
+        ASSERT_TRUE(m.write(at * 4096 + 70, bytes)) << m.sentence;
+        std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<long>(at * 4096 + 70));
+    }
     EXPECT_TRUE(m.read() == after);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_TRUE(read_file(path) == after);
