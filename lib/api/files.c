@@ -122,8 +122,8 @@ static int flush_words(struct file *f)
     return 0;
 }
 
-/* Sparse: finds out where the pages have their places. Their words are settled: otherwise a page could have one that is visible, and
- * another one that is still durable. */
+/* Sparse: finds out where the pages have their places. persist-order E2 (writer: place_give()), R4: words and page numbers are settled.
+ * Otherwise a page could have one word that is visible, and another one that is still durable; or a place whose number is not. */
 static int index_places(struct file *f)
 {
     const uint64_t n = place_count(f);
@@ -368,8 +368,11 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         return 0;
     /* persist-order R4 (reader: W5 in plain.c): words that were not touched since a process died become durable
      * as they are visible. Also before the record of state `clean` is stored, which says so, and not together with
-     * it: if that record becomes visible and its writer dies, the process that finds it flushes no words. */
-    if (!f->shared.header->settled && flush_words(f) < 0)
+     * it: if that record becomes visible and its writer dies, the process that finds it flushes no words.
+     * Sparse: so do page numbers that a dead process stored and did not flush (E2). No page had these places, but the next map
+     * would give them to those pages. */
+    const bool numbers = f->sparse && f->shared.header->died;
+    if ((!f->shared.header->settled || numbers) && flush_words(f) < 0)
         return -1;
     f->shared.header->settled = true;
     if (!l->plain) {

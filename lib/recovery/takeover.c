@@ -315,8 +315,10 @@ static int free_slots(const struct set *s)
         const struct participant *p = &s->files.files[i];
         if (s->files.journal && p->area && area_set_journal(&p->persist, p->area, 0, p->path) < 0)
             return -1;
-        if (p->shared.header && p->slot < MANIFEST_SLOTS)
+        if (p->shared.header && p->slot < MANIFEST_SLOTS) {
+            __atomic_store_n(&p->shared.header->died, 1, __ATOMIC_RELAXED);
             __atomic_store_n(&p->shared.slots[p->slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+        }
     }
     return 0;
 }

@@ -202,4 +202,35 @@ TEST_F(PeersOfAFile, MakeScatteredWordsOfADeadCommitDurableByOneSync)
         EXPECT_EQ(m.read(i * STEP, 5), Bytes({'p', 'i', 'e', 'c', 'e'})) << i;
 }
 
+// It may have stored the number of a page to an entry of a sparse reflection, and not flushed it. No page had that place yet.
+TEST_F(PeersOfAFile, SettlePageNumbersOfADeadProcessBeforeTheFileIsClean)
+{
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    for (bool dies : {false, true}) {
+        const std::string file = dir / (dies ? "one" : "none");
+        write_file(file, old);
+        Mapped m(file, o);
+        ASSERT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
+        if (dies) {
+            ASSERT_EQ(in_child([&] {
+                          Mapped own(file, o);
+                          const bool written = own.write(5000, pattern(10, 5));
+                          own.base = nullptr;
+                          return written ? CUT : 1;
+                      }),
+                      CUT);
+        }
+        PersistFaults leaving;
+        long flushes = 0;
+        leaving.before = [&](const PersistCall &c) {
+            flushes += std::string(c.op) == "flush_any" && c.n == 4096 &&
+                       std::string(c.site).find("api/files.c") != std::string::npos;
+            return GO_ON;
+        };
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        EXPECT_EQ(flushes, dies) << "one meta page has words";
+    }
+}
+
 } // namespace
