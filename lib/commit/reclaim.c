@@ -291,7 +291,7 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
         struct places p = {.first = file_place(f, pages[i])};
         uint64_t last = p.first, place;
         next = i + 1;
-        if (p.first == FILE_NO_PLACE) /* another page has got it meanwhile */
+        if (f->sparse && p.first == FILE_NO_PLACE) /* another page has got it meanwhile */
             continue;
         memset(p.words, 0xff, sizeof(p.words));
         for (next = i; next < n && (place = file_place(f, pages[next])) >= last &&

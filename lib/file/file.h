@@ -194,7 +194,9 @@ static inline uint32_t file_format(const struct file *f)
     return f->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
 }
 
-#define FILE_NO_PLACE UINT64_MAX
+/* The number behind that of the last place: it belongs to no page. The view of the reflection reaches so far, so that homes that are
+ * computed from it lie in the view. Only a wrong value in shared memory can lead to an access there. */
+#define FILE_NO_PLACE LAYOUT_PLACES
 
 /* Returns the place in the reflection of a page with the state `s` (NULL: it has none). Sparse: as noted beside the state;
  * FILE_NO_PLACE: it has none, or is not loaded. It changes only while the page is held. */
@@ -219,21 +221,16 @@ struct homes {
     uint64_t *word;
 };
 
+/* Of a page without a place, `r` and `word` are those of FILE_NO_PLACE. */
 static inline struct homes file_homes_of(const struct file *f, uint64_t page,
                                          const struct page_state *s)
 {
-    struct homes homes = {file_o(f, page), NULL, NULL};
-    if (__builtin_expect(!f->sparse, 1)) {
-        homes.r = f->r + layout_refpage(LAYOUT_DENSE, page);
-        homes.word = (uint64_t *)(f->r + layout_word(LAYOUT_DENSE, page));
-        return homes;
-    }
     const uint64_t place = file_place_of(f, page, s);
-    if (place != FILE_NO_PLACE) {
-        homes.r = f->r + layout_refpage(LAYOUT_SPARSE, place);
-        homes.word = (uint64_t *)(f->r + layout_word(LAYOUT_SPARSE, place));
-    }
-    return homes;
+    if (__builtin_expect(!f->sparse, 1))
+        return (struct homes){file_o(f, page), f->r + layout_refpage(LAYOUT_DENSE, page),
+                              (uint64_t *)(f->r + layout_word(LAYOUT_DENSE, page))};
+    return (struct homes){file_o(f, page), f->r + layout_refpage(LAYOUT_SPARSE, place),
+                          (uint64_t *)(f->r + layout_word(LAYOUT_SPARSE, place))};
 }
 
 static inline struct homes file_homes(const struct file *f, uint64_t page)
@@ -246,14 +243,15 @@ static inline struct homes file_homes(const struct file *f, uint64_t page)
 static inline const char *file_r_to_read(const struct file *f, uint64_t page,
                                          const struct page_state *s)
 {
-    const struct homes homes = file_homes_of(f, page, s);
-    return homes.r ? homes.r : homes.o;
+    const uint64_t place = file_place_of(f, page, s);
+    return f->sparse && place == FILE_NO_PLACE ? file_o(f, page)
+                                               : f->r + layout_refpage(file_format(f), place);
 }
 
 /* Size of the view of the reflection, bytes. */
 static inline uint64_t file_r_bytes(const struct file *f)
 {
-    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, LAYOUT_PLACES / CHUNK_SPARSE)
+    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
                      : layout_reflection_bytes(LAYOUT_DENSE, f->max_size);
 }
 

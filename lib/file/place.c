@@ -19,7 +19,8 @@ static struct layout_entry *entry_of(const struct file *f, uint64_t place)
 #define INDEX_PAGE(entry)  (((entry) / LAYOUT_PLACES) - 1)
 #define INDEX_PLACE(entry) ((entry) % LAYOUT_PLACES)
 
-/* Returns the entry of a page, or the free one where it would be. NULL: there is neither, in a damaged index. */
+/* Returns the entry of a page, or the free one where it would be. NULL: there is neither, in a damaged index (shared memory is not
+ * trusted). */
 static uint64_t *index_look(const struct file *f, uint64_t page)
 {
     const unsigned bits = f->shared.index_bits;
@@ -54,6 +55,10 @@ static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t wor
     if (page >= layout_pages(LAYOUT_MAX_BYTES))
         return 0;
     uint64_t *at = index_look(f, page), other = 0;
+    if (!at)
+        return report_error(EUCLEAN,
+                            "the shared memory of %s is damaged: it has no place for page %llu",
+                            f->pairing.path, (unsigned long long)page);
     if (*at && file_read_words(f, INDEX_PLACE(*at), 1, &other, NULL) < 0)
         return -1;
     if (*at && word && other)
@@ -155,7 +160,8 @@ void place_spare(struct file *f, uint64_t page)
 
 static void note(const struct file *f, const struct page_state *s, uint64_t place)
 {
-    __atomic_store_n(shared_place(&f->shared, s), (uint32_t)(place + 1), __ATOMIC_RELAXED);
+    if (s) /* a page that is held has one; but shared memory is not trusted */
+        __atomic_store_n(shared_place(&f->shared, s), (uint32_t)(place + 1), __ATOMIC_RELAXED);
 }
 
 /* Gives the held page the entry of a place whose own page is held too, and has lost the note of it. Returns 0; -1 with EIO. */
@@ -196,7 +202,8 @@ static bool take(struct file *f, uint64_t place, uint64_t page, uint64_t own)
 
 uint64_t place_take_spare(struct file *f, uint64_t page)
 {
-    if (shared_peek(&f->shared, page)->bitmap) /* it needs its own */
+    const struct page_state *s = shared_peek(&f->shared, page);
+    if (!s || s->bitmap) /* it needs its own */
         return FILE_NO_PLACE;
     for (unsigned i = 0; i < FILE_SPARES; i++) {
         const uint32_t noted = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)

@@ -86,6 +86,8 @@ static int map_object(struct shared *s, uint64_t capacity_pages, uint32_t format
         s->places = (uint32_t *)(s->base + places_at);
         s->index = (uint64_t *)(s->base + index_at);
         s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
+        if (s->index_bits > shared_index_bits(LAYOUT_PLACES)) /* it was checked, and may change */
+            s->index_bits = 0;
     }
     return 0;
 }

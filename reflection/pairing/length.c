@@ -233,7 +233,10 @@ static int clear_chunk(const struct pairing *pr, uint64_t chunk)
     }
     for (; i < n; i++) {
         uint64_t *word = (uint64_t *)(map + layout_word(format, first + (uint64_t)i) - at);
-        const uint64_t behind = pages[i] < end ? 0 : ~bitmap_within(pages[i], pr->size);
+        const uint64_t within = pages[i] < end   ? ~0ull
+                                : pages[i] > end ? 0
+                                                 : bitmap_within(end, pr->size);
+        const uint64_t behind = ~within;
         /* Stores at least one word. Others may be 0 already by stores of a dead process, not durable after a
          * failed msync: they become durable with the page, which this store makes dirty.
          * explorer: tear word survives: while the shrink word is there, a process that finds half of the

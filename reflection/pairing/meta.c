@@ -69,7 +69,7 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
         if (n < 0)
             return -1;
         for (int64_t i = 0; i < n; i++)
-            if (words[i] && pages[i] >= page && pages[i] < end)
+            if (words[i] && pages[i] >= page && (pages[i] < end || end == UINT64_MAX))
                 all[count++] = pages[i];
         if (!dense)
             qsort(all, (size_t)count, sizeof(*all), by_number);
