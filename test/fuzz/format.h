@@ -11,6 +11,7 @@ namespace fuzz
 {
 
 constexpr uint64_t PAGE = 4096, SLICE = 64, CHUNK_PAGES = 512;
+enum Format : uint32_t { DENSE, SPARSE };
 constexpr uint64_t MOST_BYTES = (1ull << 48) - PAGE;
 
 uint64_t get(const Bytes &b, size_t at, unsigned width);
@@ -21,21 +22,46 @@ uint64_t checksum(const unsigned char *bytes, size_t n, uint64_t h = CHECKSUM_ST
 
 // ---- reflection ----
 
-constexpr uint64_t home_r(uint64_t o)
+// Entries of a meta page, and bytes of each. The word is in the last 8.
+constexpr uint64_t entries_of(Format f)
 {
-    return o + (o / PAGE / CHUNK_PAGES + 1) * PAGE;
+    return f == DENSE ? CHUNK_PAGES : 256;
 }
-constexpr uint64_t word_at(uint64_t page)
+constexpr uint64_t entry_bytes(Format f)
 {
-    return page / CHUNK_PAGES * (CHUNK_PAGES + 1) * PAGE + page % CHUNK_PAGES * 8;
+    return PAGE / entries_of(f);
+}
+constexpr uint64_t chunk_bytes(Format f)
+{
+    return (1 + entries_of(f)) * PAGE;
+}
+constexpr uint64_t PLACES = 1ull << 26; // of a sparse reflection
+constexpr uint64_t ref_page(Format f, uint64_t place)
+{
+    return place / entries_of(f) * chunk_bytes(f) + (1 + place % entries_of(f)) * PAGE;
+}
+constexpr uint64_t word_at(Format f, uint64_t place)
+{
+    return place / entries_of(f) * chunk_bytes(f) + (place % entries_of(f) + 1) * entry_bytes(f) -
+           8;
 }
 constexpr uint64_t pages_of(uint64_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE;
 }
-constexpr uint64_t reflection_bytes(uint64_t original)
+constexpr uint64_t reflection_bytes(Format f, uint64_t original)
 {
-    return (pages_of(original) + (pages_of(original) + CHUNK_PAGES - 1) / CHUNK_PAGES) * PAGE;
+    const uint64_t pages = pages_of(original), chunks = (pages + entries_of(f) - 1) / entries_of(f);
+    if (f == DENSE)
+        return (pages + chunks) * PAGE;
+    return pages ? (chunks + 1) * chunk_bytes(f) : 0;
+}
+// Is the offset, a multiple of 8, that of a word whose RefPage lies in a reflection of `bytes` bytes?
+constexpr bool has_word(Format f, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t in = offset % chunk_bytes(f);
+    return in < PAGE && in % entry_bytes(f) == entry_bytes(f) - 8 &&
+           offset - in + (in / entry_bytes(f) + 2) * PAGE <= bytes;
 }
 
 // ---- manifest ----

@@ -9,8 +9,8 @@
 //               128: the word that names it is damaged
 //   u8 n, then n header fields: u8 field, u64 value
 //   u8 n, then n commits: u8 lane, u8 ahead (sequence - retired - 1), u64 retired, u8 count of files,
-//     each u8 owner, u8 reserved; u16 count of words, the first 8 of them told, each u8 file, u16 page (as in
-//     fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
+//     each u8 owner, u8 reserved; u16 count of words, the first 8 of them told, each u8 file, u16 page (or, from 16 on, place, as
+//     in fuzz_reflection.cc; with bit 15 an offset; 0x7fff the size), u64 value; the rest like the last one
 // then u8 n, and n commits in the manifest: u8 slot, and as above; bit 7 of the slot: not sealed
 #include "life.h"
 
@@ -43,11 +43,13 @@ struct Expected {
 
 // ---- writing ----
 
-uint64_t word_offset(uint16_t page)
+uint64_t word_offset(const Paired &p, uint16_t page)
 {
     if (page & 0x8000)
         return page & 0x7fff;
-    return word_at(page > 520 ? (page - 519) * CHUNK_PAGES : page);
+    if (page < 16)
+        return word_at(p.format, p.place_of(page));
+    return word_at(p.format, page > 520 ? (page - 519) * entries_of(p.format) : page);
 }
 
 Bytes named(const World &w, unsigned owner, uint8_t reserved)
@@ -107,7 +109,7 @@ void put_commit(const World &w, Image &image, uint64_t at, uint64_t lanes, uint6
                 put(word, 0, 8, SIZE_WORD | 1ull << 49 | file << 50);
                 put(word, 8, 8, value >> 63 ? value : size_word(value));
             } else {
-                put(word, 0, 8, word_offset(page) | file << 50);
+                put(word, 0, 8, word_offset(w.file, page) | file << 50);
                 put(word, 8, 8, value);
             }
         }
@@ -154,14 +156,13 @@ Image make_journal(const World &w, uint64_t number, uint8_t kind, Input &in)
 // The effect of one of the file's words.
 void read_word(const Paired &p, uint64_t word, uint64_t value, Lane &lane)
 {
-    uint64_t offset = word & ((1ull << 49) - 1), chunk = (CHUNK_PAGES + 1) * PAGE, size;
+    uint64_t offset = word & ((1ull << 49) - 1), size;
     const uint64_t length = p.reflection_kind == Kind::FILE ? p.reflection.size : 0;
     if (word >> 49 & 1) {
-        lane.unfit |= !size_of(value, &size) || reflection_bytes(size) > length;
+        lane.unfit |= !size_of(value, &size) || reflection_bytes(p.format, size) > length;
         lane.sizes.emplace_back(SIZE_WORD, value);
     } else {
-        lane.unfit |= offset % chunk >= PAGE ||
-                      offset / chunk * chunk + (offset % chunk / 8 + 2) * PAGE > length;
+        lane.unfit |= !has_word(p.format, offset, length);
         lane.words.emplace_back(offset, value);
     }
 }
@@ -387,6 +388,14 @@ std::vector<Seed> seeds()
     slot("slot-deployed", 0, 0, 2, 64, 1, 2);
     slot("slot-reflection-gone", 0, 0, 1, 64, 1, 1 << 11);
     slot("slot-reflection-empty", 0, 0, 1, 64, 1, 6 << 11);
+    one("sparse-commit", 0, 1, 0, SPARSE_FILE);
+    one("sparse-commit-of-a-second-place", 0, 20, 0, SPARSE_FILE);
+    one("sparse-commit-of-a-far-page", 0, 21, 0, SPARSE_FILE);
+    one("sparse-page-number", 0, 0x8000 | 16, 0, SPARSE_FILE);
+    one("sparse-word-behind", 0, 522, 0, SPARSE_FILE);
+    one("sparse-commit-of-the-other", 1, 1, 0, BOTH_SPARSE);
+    slot("sparse-slot", 0, 0, 2, 64, 1, SPARSE_FILE);
+    slot("sparse-slot-size", 1, 0, SIZE_PAGE, 64, 1, SPARSE_FILE);
     Seed both = with("slot-after-slot", 64, 0);
     both.u8(2).u8(1);
     commit(both, 1, 0, 1, 1).u8(0);

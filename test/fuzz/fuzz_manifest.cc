@@ -117,6 +117,7 @@ std::vector<Seed> seeds()
         all.push_back(with(("kind-" + std::to_string(kind)).c_str(), kind << 8, 0));
     all.push_back(with("two-chunks", TWO_CHUNKS, 0x10));
     all.push_back(with("growth-cut-two-chunks", TWO_CHUNKS | 16, 0x10));
+    all.push_back(with("bare-growth-cut-reflection-of-the-other", 5 << 11 | 64 | 32 | 16, 4));
     all.push_back(with("unborn", 128 | 32, 0));
     all.push_back(with("unborn-with-attribute", 128, 0));
     all.push_back(with("unborn-preferred", 128, 4));
@@ -133,7 +134,15 @@ std::vector<Seed> seeds()
     all.push_back(field("unsealed", 0, STATE, CLEAN, 0));
     all.push_back(field("version", 0, VERSION, 3, SEAL_B));
     all.push_back(field("version-1", 0, VERSION, 1, SEAL_B));
-    all.push_back(field("sparse", 0, FORMAT, 1));
+    all.push_back(field("sparse", 0, FORMAT, 1)); // and the reflection is not
+    all.push_back(field("sparse-without-slices", 64, FORMAT, 1));
+    all.push_back(field("dense-and-it-is-sparse", SPARSE_FILE, FORMAT, 0));
+    all.push_back(field("no-format", SPARSE_FILE, FORMAT, 2));
+    for (unsigned state = 0; state < 4; state++)
+        all.push_back(
+            with(("sparse-state-" + std::to_string(state)).c_str(), SPARSE_FILE | state, 0x10));
+    all.push_back(with("sparse-growth-cut", SPARSE_FILE | 16, 0x11));
+    all.push_back(with("sparse-unborn", SPARSE_FILE | 128, 4));
     all.push_back(field("domain", 0, DOMAIN, 3));
     all.push_back(field("no-domain", 0, DOMAIN, 5));
     all.push_back(field("last-sequence", 0, SEQUENCE, UINT64_MAX));
@@ -163,6 +172,7 @@ std::vector<Seed> seeds()
                 .u64(from);
         };
         all.push_back(shrunk("shrink-cut-to-", 0, 6 * PAGE + 100));
+        all.push_back(shrunk("sparse-shrink-cut-to-", SPARSE_FILE, 6 * PAGE + 100));
         all.push_back(shrunk("shrink-clean-to-", 1, 6 * PAGE + 100));
         all.push_back(shrunk("shrink-from-less-to-", 0, 6 * PAGE + 99));
         all.push_back(shrunk("shrink-from-most-to-", 0, MOST_BYTES));

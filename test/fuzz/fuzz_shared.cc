@@ -10,7 +10,7 @@
 // such a page goes on here, by the hook of the wait. And the original and its reflection are as long as their
 // views, and so is the object, so that a size in that range meets bytes.
 //
-// Input: u8 uses (bits 0-1 domain, 2-3 policy), then steps, u8 what, and by what % 16:
+// Input: u8 uses (bits 0-1 domain, 2-3 policy, 4 sparse), then steps, u8 what, and by what % 16:
 //   0-5      u32 place, u64 value   stores 8 bytes: place % 8 tells where, the rest how far in
 //   6, 7     the same, 4 bytes
 //   8        u32 offset, u16 n      reads
@@ -97,9 +97,11 @@ void let_through(enum seam_point point, const void *about)
 // ---- the two files ----
 
 constexpr uint64_t MOST = 64 * PAGE;
-// The object's view: header, slots, batches, counters, the program's own memory, directory of 2^26 groups, groups.
+// The object's view: header, slots, batches, counters, the program's own memory, directory of 2^26 groups, groups;
+// and if the file is sparse, places of their pages, and an index.
 constexpr uint64_t GROUPS_AT = SHARED_DIRECTORY_AT + (4ull << 26),
-                   OBJECT = GROUPS_AT + (128ull << 26);
+                   DENSE_OBJECT = GROUPS_AT + (128ull << 26), PLACES_AT = DENSE_OBJECT,
+                   INDEX_AT = PLACES_AT + (4ull << 28), SPARSE_OBJECT = INDEX_AT + 16 * PLACES;
 
 ato_options options_of(unsigned uses)
 {
@@ -139,17 +141,18 @@ class Scene
     explicit Scene(Input &in)
     {
         static World w;
-        static const uint8_t shape[] = {0, 0};
+        uses_ = in.u8();
+        sparse_ = uses_ & 16;
+        const uint8_t shape[] = {0, static_cast<uint8_t>(sparse_ ? SPARSE_FILE >> 8 : 0)};
         Input plain(shape, sizeof(shape));
         w.begin(plain);
         w.lay_out();
-        uses_ = in.u8();
         a_.paired = w.file;
         b_.paired = w.other;
         world_ = &w;
         if (!a_.map(options_of(uses_)) || !b_.map(options_of(uses_)))
             wrong("cannot be mapped: %s", ato_errormsg());
-        content_ = b_.paired.gathered(b_.length);
+        content_ = b_.paired.gathered(b_.length, b_.paired.format);
         size_ = a_.length;
         attach();
     }
@@ -191,8 +194,10 @@ class Scene
     File a_, b_;
     Bytes content_; // of b
     unsigned uses_;
+    bool sparse_;
     uint64_t size_;
-    char *object_ = nullptr; // OBJECT bytes
+    uint64_t object_bytes_ = 0;
+    char *object_ = nullptr;
     int object_fd_ = -1;
 };
 
@@ -206,16 +211,22 @@ void Scene::attach()
     for (size_t i = 0; i < 16; i++)
         snprintf(name + 5 + 2 * i, 3, "%02x", h.record[ID + i]);
     snprintf(name + 37, 30, "-%llx", static_cast<unsigned long long>(h.field(SHM_GENERATION, 8)));
+    object_bytes_ = sparse_ ? SPARSE_OBJECT : DENSE_OBJECT;
     object_fd_ = shm_open(name, O_RDWR | O_CLOEXEC, 0);
     if (object_fd_ < 0)
         wrong("no object %s", name);
     object_ = static_cast<char *>(
-        __real_mmap64(nullptr, OBJECT, PROT_READ | PROT_WRITE, MAP_SHARED, object_fd_, 0));
+        __real_mmap64(nullptr, object_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, object_fd_, 0));
     if (object_ == MAP_FAILED)
         wrong("the object cannot be mapped");
     std::string reflection = world_->folder + "/" + a_.paired.name();
-    if (ftruncate(object_fd_, OBJECT) < 0 || truncate(a_.paired.path.c_str(), MOST) < 0 ||
-        truncate(reflection.c_str(), static_cast<off_t>(reflection_bytes(MOST))) < 0)
+    // Sparse: a chunk more than may be used.
+    const uint64_t reflection_view = sparse_
+                                         ? (PLACES / entries_of(SPARSE) + 1) * chunk_bytes(SPARSE)
+                                         : reflection_bytes(DENSE, MOST);
+    if (ftruncate(object_fd_, static_cast<off_t>(object_bytes_)) < 0 ||
+        truncate(a_.paired.path.c_str(), MOST) < 0 ||
+        truncate(reflection.c_str(), static_cast<off_t>(reflection_view)) < 0)
         wrong("the harness itself: truncate");
 }
 
@@ -223,7 +234,7 @@ void Scene::detach()
 {
     if (!object_)
         return;
-    __real_munmap(object_, OBJECT);
+    __real_munmap(object_, object_bytes_);
     close(object_fd_);
     object_ = nullptr;
 }
@@ -240,33 +251,39 @@ void Scene::restore_size()
 }
 
 // Into the header, the first slots, counters of the first, the directory, the first groups, or any
-// existing place.
+// existing place. Sparse: less often into header and directory, and into places and index.
 uint64_t Scene::place(uint32_t told) const
 {
     const uint64_t directory = SHARED_DIRECTORY_AT;
     uint64_t far = told >> 3;
     const uint64_t of_processes[] = {SHARED_SLOTS_AT, SHARED_READY_AT, SHARED_THREADS_AT};
     switch (told & 7) {
-    case 0:
     case 1:
-        return far % 192;
+        if (sparse_)
+            return PLACES_AT + far % 512;
+        [[fallthrough]];
+    case 0:
+        return far % 256;
     case 2:
         return of_processes[far / 128 % 3] + far % 128;
-    case 3:
     case 4:
+        if (sparse_)
+            return INDEX_AT + far % 8192;
+        [[fallthrough]];
+    case 3:
         return directory + far % 24 * 4;
     case 5:
     case 6:
         return GROUPS_AT + far % 512;
     default:
-        return far % OBJECT;
+        return far % object_bytes_;
     }
 }
 
 void Scene::poke(Input &in, unsigned width)
 {
     uint64_t at = place(in.u32()), value = in.u64();
-    if (at + width > OBJECT)
+    if (at + width > object_bytes_)
         return;
     memcpy(object_ + at, &value, width);
 }
@@ -395,6 +412,33 @@ std::vector<Seed> seeds()
             all.push_back(use_all(s).u8(12).u8(1));
         }
     };
+    auto sparse = [&all](const std::string &name, uint64_t region, uint64_t far, uint64_t value,
+                         unsigned uses = 0x16) {
+        Seed s("sparse-" + name);
+        s.u8(uses);
+        poke(s, region, far, value);
+        use_all(s);
+        poke(s, region, far, value);
+        use_all(s).u8(12).u8(0);
+        poke(s, region, far, value);
+        all.push_back(use_all(s).u8(12).u8(1));
+    };
+    for (size_t at : {0, 8}) {
+        const std::string n = std::to_string(at);
+        sparse("places-" + n + "-none", 1, at, 0);
+        sparse("places-" + n + "-most", 1, at, UINT64_MAX);
+        sparse("places-" + n + "-last", 1, at, PLACES << 32 | PLACES);
+        sparse("places-" + n + "-same", 1, at, 5ull << 32 | 5, 0x10);
+        sparse("state-" + n + "-most", 5, at, UINT64_MAX);
+    }
+    for (size_t at : {offsetof(shared_header, hand), offsetof(shared_header, next_place)}) {
+        const std::string n = std::to_string(at);
+        sparse("header-" + n + "-most", 0, at, UINT64_MAX);
+        sparse("header-" + n + "-none", 0, at, 0, 0x10);
+        sparse("header-" + n + "-last", 0, at, PLACES - 1);
+    }
+    sparse("index-most", 4, 0, UINT64_MAX);
+    sparse("format", 0, offsetof(shared_header, format), 0);
     const size_t header[] = {
         offsetof(shared_header, capacity),   offsetof(shared_header, groups_at),
         offsetof(shared_header, next_group), offsetof(shared_header, groups_allocated),

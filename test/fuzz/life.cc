@@ -36,13 +36,13 @@ void forget_retired(Image &was, const Image &is)
 }
 
 // Equal apart from words of reflections and manifests that lanes name, if an error may have interrupted a
-// replay; from the lanes of another boot, which are dropped; and from zeros that complete the last area.
+// replay; from the lanes of another boot, which are dropped; and from zeros that complete the last area, or are the first.
 bool same_but(Image was, Image is, const Replay &replay, const std::string &name)
 {
     if (name.find(".manifest") != std::string::npos) {
         if (is.size == MANIFEST)
             was.pages.erase(was.pages.lower_bound(MANIFEST), was.pages.end());
-        if (is.size == MANIFEST || (is.size > was.size && is.size < was.size + 16384))
+        if (is.size == MANIFEST || (is.size > was.size && is.size <= was.size + AREA))
             was.size = is.size;
         forget_retired(was, is);
     }
@@ -144,6 +144,7 @@ class Mapping
         o.struct_size = sizeof(o);
         o.read_policy = policy;
         o.domain = uses.domain;
+        o.format = uses.format;
         o.flags = uses.flags;
         o.max_size = 16 << 20;
         errno = 0;
@@ -230,7 +231,9 @@ void check_refused(const World &w, const Verdict &v, const Replay &replay)
         if (kind == Kind::FILE && !survives(w, name, image, replay))
             wrong("refused: %s is not there as it was", name.c_str());
     };
-    before(p.name(), p.reflection_kind, p.reflection);
+    // Sparse: places are looked at when all else is recovered.
+    if (!(v.format == SPARSE && survives(w, p.name(), v.reflection, {})))
+        before(p.name(), p.reflection_kind, p.reflection);
     if (v.held.found != Holding::UNBORN)
         before(p.name() + ".manifest", p.manifest_kind, image_of(p.manifest));
 }
@@ -256,7 +259,7 @@ Bytes check_taken(const World &w, Verdict &v, const Mapping &m, const Replay &re
         Paired q = p;
         q.content = v.content;
         q.reflection = v.reflection;
-        content = q.gathered(v.content.size());
+        content = q.gathered(v.content.size(), v.format);
     } else if (!v.anew && p.reflection_kind == Kind::FILE &&
                !survives(w, p.name(), p.reflection, replay)) {
         wrong("begun anew, and the reflection that was there is gone");
@@ -314,7 +317,8 @@ void use(const World &w, const Uses &uses, Verdict &v, Mapping &first, const Rep
         if (!m.base)
             wrong("cannot be mapped again: %s", m.sentence.c_str());
         m.expect(content, "mapped again");
-        write_some(m, content, uses);
+        if (!v.full)
+            write_some(m, content, uses);
         m.expect(content, "written");
         m.unmap(ATO_UNMAP_FAST, "unmapped fast again");
     }
@@ -349,6 +353,7 @@ Uses uses_from(Input &in)
     Uses u;
     u.domain = domains[bits & 3];
     u.flags = flags[bits >> 2 & 3];
+    u.format = bits & 128 ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE; // of a new reflection
     u.grow = bits & 16;
     u.journal = (bits & 0xe0) == 0xe0;
     u.text = bits & 64;

@@ -22,12 +22,12 @@ namespace fuzz
 {
 
 struct Uses {
-    int domain = 0;
+    int domain = 0, format = 0;
     unsigned flags = 0; // of ato_options
     bool grow = false, journal = false, tools = true, text = false;
 };
 
-// Two bytes of the input.
+// One byte of the input.
 Uses uses_from(Input &in);
 
 // The effect of replaying the lanes: for a reflection or a manifest, by name, the words that it may have

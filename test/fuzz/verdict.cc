@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ato.h"
 
@@ -65,32 +66,63 @@ bool was_cut(const Paired &p, uint64_t size, uint64_t growth, uint64_t shrunk)
                        [](auto x) { return x == 0; });
 }
 
-// The state after a finished shrink: no bits of bytes behind the end.
-void cut_behind(Image &reflection, uint64_t size)
+// The state after a finished shrink: no bits of bytes behind the end. A sparse reflection keeps its length.
+void cut_behind(Image &reflection, uint64_t size, Format format)
 {
-    uint64_t first = size / PAGE, length = reflection_bytes(size);
-    for (uint64_t page = first; page == first || page % CHUNK_PAGES; page++) {
-        uint64_t word = reflection.word(word_at(page));
-        for (uint64_t slice = 0; slice < PAGE / SLICE; slice++)
-            if (page * PAGE + slice * SLICE >= size)
+    for (const Entry &e : entries_in(reflection, format)) {
+        uint64_t word = e.page < pages_of(size) ? e.word : 0;
+        for (uint64_t slice = 0; word && slice < PAGE / SLICE; slice++)
+            if (e.page * PAGE + slice * SLICE >= size)
                 word &= ~(uint64_t{1} << slice);
-        reflection.set_word(word_at(page), word);
+        reflection.set_word(word_at(format, e.place), word);
     }
-    reflection.size = std::min(reflection.size, length);
-    reflection.pages.erase(reflection.pages.lower_bound(length), reflection.pages.end());
+    if (format == DENSE) {
+        reflection.size = std::min(reflection.size, reflection_bytes(DENSE, size));
+        reflection.pages.erase(reflection.pages.lower_bound(reflection.size),
+                               reflection.pages.end());
+        return;
+    }
+    // RefPages of pages behind the end give their space back. Page 0 may be that of an entry that was never used.
+    std::vector<uint64_t> unused;
+    for (const auto &[at, bytes] : reflection.pages)
+        for (uint64_t i = 0; at % chunk_bytes(SPARSE) == 0 && i < entries_of(SPARSE); i++) {
+            const uint64_t page = get(bytes, i * 16, 8);
+            if (page && page >= pages_of(size))
+                unused.push_back(at + (i + 1) * PAGE);
+        }
+    for (uint64_t at : unused)
+        reflection.pages.erase(at);
 }
 
 // Do its bitmaps have a slice?
-bool holds_slices(const Image &reflection)
+bool holds_slices(const Image &reflection, Format format)
 {
-    for (const auto &[at, bytes] : reflection.pages) {
-        if (at % ((CHUNK_PAGES + 1) * PAGE) != 0 || at >= reflection.size)
-            continue;
-        auto end = bytes.begin() + static_cast<long>(std::min(PAGE, reflection.size - at) / 8 * 8);
-        if (std::any_of(bytes.begin(), end, [](auto x) { return x != 0; }))
-            return true;
-    }
-    return false;
+    return !entries_in(reflection, format).empty();
+}
+
+// Is it as long as it must be, and does each page have one bitmap at most, if the file reaches so far?
+bool is_in_order(const Image &reflection, uint64_t size, Format format)
+{
+    if (reflection.size < reflection_bytes(format, size))
+        return false;
+    if (format == DENSE)
+        return true;
+    std::set<uint64_t> pages;
+    for (const Entry &e : entries_in(reflection, SPARSE))
+        if (e.place < PLACES && (e.page >= pages_of(size) || !pages.insert(e.page).second))
+            return false;
+    return reflection.size % chunk_bytes(SPARSE) == 0;
+}
+
+// Have pages that get places reason to find none? Entries are taken in order, behind the last that has a page.
+bool is_full(const Image &reflection)
+{
+    uint64_t next = 0;
+    for (const auto &[at, bytes] : reflection.pages)
+        for (uint64_t i = 0; at % chunk_bytes(SPARSE) == 0 && i < entries_of(SPARSE); i++)
+            if (get(bytes, i * 16, 8) || get(bytes, i * 16 + 8, 8))
+                next = at / chunk_bytes(SPARSE) * entries_of(SPARSE) + i + 1;
+    return next + 16 > std::min(reflection.size / chunk_bytes(SPARSE) * entries_of(SPARSE), PLACES);
 }
 
 } // namespace
@@ -101,6 +133,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     Verdict v;
     Attribute a;
     const Holding &h = v.held = manifest_of(w);
+    v.format = static_cast<Format>(h.found == Holding::VALID ? h.field(FORMAT, 4) : 0);
     bool carries = !p.attribute.empty() && parse(p.attribute, a);
     bool unclear = !p.attribute.empty() && !carries; // refused
     v.drop = carries && a.inode != p.inode;
@@ -116,12 +149,14 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     if (lanes != replay.end())
         for (const auto &[at, value] : lanes->second)
             v.reflection.set_word(at, value);
+    if (p.reflection_kind == Kind::HARDLINK) // never accepted, but looked at
+        v.reflection = w.other.reflection;
     if (p.reflection_kind == Kind::NONE || p.reflection_kind == Kind::EMPTY)
         v.reflection.pages.clear();
     if (unclear)
         return v;
-    v.anew =
-        h.found == Holding::UNBORN && (!carries || (v.prefer_file && !holds_slices(v.reflection)));
+    v.anew = h.found == Holding::UNBORN &&
+             (!carries || (v.prefer_file && !holds_slices(v.reflection, v.format)));
     if (!v.own)
         return v;
     if (state == DEPLOYED && (match || !carries))
@@ -144,7 +179,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
     bool preferred =
         (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
-    bool ours = match || (!carries && (never_had || !holds_slices(v.reflection)) &&
+    bool ours = match || (!carries && (never_had || !holds_slices(v.reflection, v.format)) &&
                           (p.has_birth || p.has_generation));
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     const uint64_t guard = h.field(GUARD_OFFSET, 8);
@@ -153,8 +188,8 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
     // Another program may write to a file of which no slice is in the reflection.
     const bool unfinished = ours && !match && !never_had; // its birth
     v.anew |= ours && (sizes ? shrunk <= size : unfinished) && off &&
-              p.reflection_kind == Kind::FILE && !holds_slices(v.reflection);
-    if (!ours || !sizes || h.field(FORMAT, 4) != 0 || (state == CLEAN && !times && !preferred))
+              p.reflection_kind == Kind::FILE && !holds_slices(v.reflection, v.format);
+    if (!ours || !sizes || (state == CLEAN && !times && !preferred))
         return v;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
     v.gone = cut && p.reflection_kind == Kind::NONE && v.prefer_file;
@@ -163,10 +198,11 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
         v.tolerated.resize(longest);
         v.content.resize(v.gone ? longest : size);
     }
-    v.adopt = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE &&
-              p.reflection.size >= reflection_bytes(size);
-    if (v.adopt && shrunk > size)
-        cut_behind(v.reflection, size);
+    const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
+    if (taken && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))
+        cut_behind(v.reflection, size, v.format);
+    v.adopt = taken && is_in_order(v.reflection, size, v.format);
+    v.full = v.adopt && v.format == SPARSE && is_full(v.reflection);
     return v;
 }
 

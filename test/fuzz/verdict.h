@@ -12,13 +12,15 @@ namespace fuzz
 
 struct Verdict {
     Holding held;
-    bool own = false;   // the record is this file's
-    bool anew = false;  // the reflection may be removed, and another one made
-    bool adopt = false; // it may be accepted as the file's
+    Format format = DENSE; // of the record, if it is valid
+    bool own = false;      // the record is this file's
+    bool anew = false;     // the reflection may be removed, and another one made
+    bool adopt = false;    // it may be accepted as the file's
     bool adopted = false;
     bool prefer_file = false;
     bool drop = false; // the attribute belongs to the source of a copy
     bool gone = false; // of its reflection nothing is left: its growth need not be cut off
+    bool full = false; // sparse: few places are left behind the last one that was used
     Bytes content;     // of the original, after recovery
     Bytes tolerated;   // what an error may leave of it, if not all
     Image reflection;  // after the replay of all lanes

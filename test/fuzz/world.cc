@@ -155,6 +155,25 @@ Bytes read_all(const std::string &path)
     return b;
 }
 
+std::vector<Entry> entries_in(const Image &reflection, Format format)
+{
+    const uint64_t each = entry_bytes(format);
+    std::vector<Entry> found;
+    for (const auto &[at, bytes] : reflection.pages) {
+        if (at % chunk_bytes(format) != 0 || at >= reflection.size)
+            continue;
+        const uint64_t there = std::min(PAGE, reflection.size - at) / each;
+        for (uint64_t i = 0; i < there; i++) {
+            const uint64_t place = at / chunk_bytes(format) * entries_of(format) + i,
+                           page = format == DENSE ? place : get(bytes, i * each, 8),
+                           word = get(bytes, (i + 1) * each - 8, 8);
+            if (word)
+                found.push_back({place, page, word});
+        }
+    }
+    return found;
+}
+
 // ---- one file ----
 
 static std::string hex(const Bytes &id)
@@ -193,20 +212,26 @@ void Paired::repair(uint8_t repairs)
             put(manifest, at, 8, size_word(get(manifest, at, 8)));
 }
 
-Bytes Paired::gathered(uint64_t size) const
+Bytes Paired::gathered(uint64_t size, Format how) const
 {
     Bytes b = content;
     b.resize(size);
-    for (uint64_t page = 0; page < pages_of(size); page++) {
-        uint64_t word = reflection.word(word_at(page));
-        for (uint64_t o = page * PAGE; word && o < std::min(size, (page + 1) * PAGE); o += SLICE) {
-            if (word >> o / SLICE % 64 & 1) {
-                Bytes r = reflection.bytes(home_r(o), std::min(SLICE, size - o));
-                std::copy(r.begin(), r.end(), b.begin() + static_cast<long>(o));
-            }
+    for (const Entry &e : entries_in(reflection, how))
+        for (uint64_t slice = 0; slice < 64; slice++) {
+            const uint64_t in = slice * SLICE;
+            if (e.page >= pages_of(size) || !(e.word >> slice & 1) || e.page * PAGE + in >= size)
+                continue;
+            Bytes r = reflection.bytes(ref_page(how, e.place) + in,
+                                       std::min(SLICE, size - e.page * PAGE - in));
+            std::copy(r.begin(), r.end(), b.begin() + static_cast<long>(e.page * PAGE + in));
         }
-    }
     return b;
+}
+
+// Sparse: in two chunks, not in the order of the pages.
+uint64_t Paired::place_of(uint64_t page) const
+{
+    return format == DENSE ? page : page % 2 * 256 + (page * 5 + 3) % 8;
 }
 
 // ---- the world ----
@@ -296,14 +321,16 @@ static Bytes boot_id()
     return id;
 }
 
-void World::pair(Paired &p, uint32_t state, uint8_t number)
+void World::pair(Paired &p, uint32_t state, uint8_t number, Format format)
 {
+    p.format = format;
     p.id = {'f', 'u', 'z', 'z', 0, 0, 0, 0, number, 1, 2, 3, 4, 5, 6, 7}; // like those of main.cc
     put(p.id, 4, 4, static_cast<uint64_t>(getpid()));
     p.attribute = "ato1 " + hex(p.id) + " " + p.name() + " .ato";
     p.manifest.assign(MANIFEST, 0);
     for (size_t copy : {size_t{0}, COPY_B}) {
         bool last = copy == COPY_B;
+        put(p.manifest, copy + FORMAT, 4, format);
         put(p.manifest, copy + DOMAIN, 4, 4);
         put(p.manifest, copy + STATE, 4, last ? state : static_cast<uint32_t>(IN_USE));
         put(p.manifest, copy + SEQUENCE, 8, last ? 6 : 5);
@@ -320,7 +347,7 @@ void World::pair(Paired &p, uint32_t state, uint8_t number)
     put(p.manifest, GROWTH_WORD, 8, 0);
     put(p.manifest, SHRINK_WORD, 8, 0);
     p.reflection.type = S_IFREG;
-    p.reflection.size = reflection_bytes(p.content.size());
+    p.reflection.size = reflection_bytes(format, p.content.size());
 }
 
 // What is where: bits of words.
@@ -335,9 +362,17 @@ static void scatter(Paired &p, unsigned seed)
         Bytes r(PAGE);
         for (uint64_t i = 0; i < PAGE; i++)
             r[i] = pattern(page * PAGE + i, seed + 1);
+        const uint64_t place = p.place_of(page), at = word_at(p.format, place);
         if (word)
-            p.reflection.write(home_r(page * PAGE), r.data(), PAGE);
-        p.reflection.set_word(word_at(page), word);
+            p.reflection.write(ref_page(p.format, place), r.data(), PAGE);
+        p.reflection.set_word(at, word);
+        if (p.format == SPARSE)
+            p.reflection.set_word(at - 8, page);
+    }
+    // Entries that say nothing: of a page that has another one, and of none.
+    if (p.format == SPARSE) {
+        p.reflection.set_word(word_at(SPARSE, 20) - 8, 1);
+        p.reflection.set_word(word_at(SPARSE, 21) - 8, 0xdeadbeefdeadbeefull);
     }
 }
 
@@ -350,6 +385,7 @@ static void scatter(Paired &p, unsigned seed)
  *   bit 4      a growth of it was cut: zeros up to the growth word
  *   bit 5      it has no attribute
  *   bit 6      no slice lies in the reflection
+ *   bits 14-15 formats: 0 and 3 both files dense, 1 the file sparse, 2 both sparse
  *   bit 7      copy B is zeros, and copy A says `in use`
  *   bits 8-10  what lies in the place of the manifest: enum Kind
  *   bits 11-13 the same of the reflection
@@ -363,9 +399,10 @@ void World::begin(Input &in)
     uint64_t size = (two_chunks ? 514 : 6) * PAGE + 100;
     file = make("file", size, two_chunks, 1);
     other = make("other", PAGE + 10, false, 5);
-    pair(other, CLEAN, 2);
+    const unsigned formats = shape >> 14;
+    pair(other, CLEAN, 2, formats == 2 ? SPARSE : DENSE);
     scatter(other, 5);
-    pair(file, states[shape & 3], 1);
+    pair(file, states[shape & 3], 1, formats == 1 || formats == 2 ? SPARSE : DENSE);
     if (!(shape & 64))
         scatter(file, 1);
     if (shape & 8)

@@ -34,6 +34,12 @@ struct Image {
 };
 bool operator==(const Image &a, const Image &b);
 
+// An entry of a reflection whose word is not 0.
+struct Entry {
+    uint64_t place, page, word;
+};
+std::vector<Entry> entries_in(const Image &reflection, Format format);
+
 Image image_at(int folder, const std::string &name);
 
 // What is to lie in the place of a file.
@@ -58,8 +64,10 @@ struct Paired {
     {
         return std::to_string(inode);
     }
-    // By the words of the reflection: `size` bytes.
-    Bytes gathered(uint64_t size) const;
+    // By the words of the reflection: `size` bytes. No page has two.
+    Bytes gathered(uint64_t size, Format format) const;
+    Format format = DENSE;                  // as it was made
+    uint64_t place_of(uint64_t page) const; // as it was made
 };
 
 enum Repair : uint8_t {
@@ -71,7 +79,8 @@ enum Repair : uint8_t {
     TIMES = 32, // of a clean unmap: those of the original
 };
 
-constexpr uint16_t TWO_CHUNKS = 0xc004; // in the first two bytes of an input (World::begin)
+// In the first two bytes of an input (World::begin).
+constexpr uint16_t TWO_CHUNKS = 0xc004, SPARSE_FILE = 0x4000, BOTH_SPARSE = 0x8000;
 
 class World
 {
@@ -95,7 +104,7 @@ class World
   private:
     void clear();
     Paired make(const std::string &name, uint64_t size, bool holes, unsigned seed);
-    void pair(Paired &p, uint32_t state, uint8_t number);
+    void pair(Paired &p, uint32_t state, uint8_t number, Format format);
     void put_file(const Paired &p, const std::string &name, Kind kind, const Image &image);
 };
 
