@@ -144,6 +144,30 @@ const std::vector<Scene> pairing = {
      [](Stage &s) { set_attribute(s.path, attribute_of(s.path).substr(0, 30)); }, stale_alone,
      REFUSED, EUCLEAN, "{file}|user.ato"}};
 
+// Stores an entry to place 200, which no page has.
+void add_entry(Stage &s, uint64_t page, uint64_t bitmap)
+{
+    const uint64_t entry[] = {page, bitmap};
+    write_at(reflection_of(s.path), layout_word(LAYOUT_SPARSE, 200) - 8, entry, sizeof(entry));
+}
+
+const std::vector<Scene> entries = {
+    {"TwoOfAPage", slices,
+     [](Stage &s) {
+         uint64_t first[2];
+         memcpy(first, read_at(reflection_of(s.path), 0, sizeof(first)).data(), sizeof(first));
+         EXPECT_NE(first[1], 0u);
+         add_entry(s, first[0], 2);
+     },
+     stale_alone, REFUSED, EUCLEAN, "{file}|two bitmaps|200"},
+    {"BeyondTheEnd", slices, [](Stage &s) { add_entry(s, 1ull << 52, 1); }, stale_alone, REFUSED,
+     EUCLEAN, "{file}|beyond the end|200"},
+    {"InAPartOfAChunk", slices,
+     [](Stage &s) { fs::resize_file(reflection_of(s.path), REFLECTION + 4096); }, stale_alone,
+     REFUSED, EUCLEAN, "{reflection}|whole chunks"},
+    {"WithoutABitmapOfAnyPage", slices, [](Stage &s) { add_entry(s, ~0ull, 0); }, stale_alone,
+     FOUND}};
+
 // ---- symbolic links --------------------------------------------------------------------------------
 
 void clobbered_precious(Stage &s)
@@ -233,6 +257,8 @@ const std::vector<Scene> lanes = {
      EUCLEAN, "{number}|" + std::to_string(1 << 30)}};
 
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
+INSTANTIATE_TEST_SUITE_P(Entry, Damaged,
+                         testing::ValuesIn(sparse() ? entries : std::vector<Scene>()), name_of);
 INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), name_of);
 INSTANTIATE_TEST_SUITE_P(In, Damaged, testing::ValuesIn(lanes), name_of);
 
