@@ -247,7 +247,9 @@ static void consider(struct file *f, uint64_t place, struct page_set *h, bool an
 static uint64_t places_in_use(const struct file *f)
 {
     const uint64_t next = __atomic_load_n(&f->shared.header->next_place, __ATOMIC_RELAXED);
-    return f->sparse ? lesser(next, file_places(f, 0)) : layout_pages(file_size(f));
+    /* Shared memory is not trusted. */
+    return f->sparse ? lesser(lesser(next, LAYOUT_PLACES), file_places(f, 0))
+                     : layout_pages(file_size(f));
 }
 
 /* Moves *place to the next one that may have space, as next_space(). In a sparse reflection nearly all have: only the last ones have

@@ -215,7 +215,7 @@ static inline uint64_t file_place(const struct file *f, uint64_t page)
     return file_place_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
 }
 
-/* The two homes of a page, and its word on the media. Of a page without a place, `r` and `word` are NULL. */
+/* The two homes of a page, and its word on the media. */
 struct homes {
     char *o, *r;
     uint64_t *word;

@@ -209,29 +209,40 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
+/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1. */
+static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
+{
+    const uint64_t most = *n;
+    *n = 1;
+    places[0] = place_take_spare(f, page);
+    if (places[0] != FILE_NO_PLACE)
+        return 0;
+    places[0] = file_place(f, page);
+    if (places[0] != FILE_NO_PLACE)
+        return allocate_places(f, places[0], 1);
+    while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)
+        ++*n;
+    places[0] = take_new(f, n);
+    for (uint64_t k = 1; k < *n; k++)
+        places[k] = places[0] + k;
+    return places[0] == FILE_NO_PLACE ? -1 : 0;
+}
+
 /* Gives n held pages, CHUNK_SPARSE at most, places and space there. */
 static int make_places(struct file *f, uint64_t page, uint64_t n)
 {
-    uint64_t places[CHUNK_SPARSE];
-    for (uint64_t i = 0, more; i < n; i += more) {
-        more = 1;
-        places[i] = place_take_spare(f, page + i);
-        if (places[i] != FILE_NO_PLACE)
-            continue;
-        places[i] = file_place(f, page + i);
-        if (places[i] != FILE_NO_PLACE) {
-            if (allocate_places(f, places[i], 1) < 0)
-                return -1;
-            continue;
-        }
-        while (i + more < n && file_place(f, page + i + more) == FILE_NO_PLACE)
-            more++;
-        if ((places[i] = take_new(f, &more)) == FILE_NO_PLACE)
-            return -1;
-        for (uint64_t k = 1; k < more; k++)
-            places[i + k] = places[i] + k;
+    uint64_t places[CHUNK_SPARSE], done = 0;
+    for (uint64_t more; done < n; done += more) {
+        more = n - done;
+        if (take_places(f, page + done, &more, places + done) < 0)
+            break;
     }
-    return place_give(f, page, n, places);
+    /* After an error too: a place that is taken, and that no page has, is lost until the reflection is removed. */
+    const int why = errno;
+    if (place_give(f, page, done, places) < 0)
+        return -1;
+    errno = why;
+    return done < n ? -1 : 0;
 }
 
 /* ---- */

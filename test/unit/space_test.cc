@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace support;
@@ -57,6 +58,32 @@ TEST(Space, LargeWriteAllocatesInFewCallsAndReportsTheQuota)
 }
 
 // The range behind the end of a reflection is no hole: its words must not be read as zeros.
+// Sparse: places that were taken when the error came are used later.
+TEST(Space, WriteThatFailsLosesNoPlaces)
+{
+    TempDir dir;
+    const std::string large = dir / "large";
+    constexpr size_t PAGES = 256;
+    write_file(large, Bytes(2 * PAGES * 4096));
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    Mapped m(large, o);
+    ASSERT_TRUE(m.write(0, Bytes(2 * 4096, 1))) << m.sentence; // the next ones lie in two chunks
+    for (int good = 0; good < 8; good++) {
+        FsFaults faults;
+        int left = good;
+        faults.before = [&](const FsCall &c) {
+            return std::string(c.op) == "fallocate" && left-- <= 0 ? ENOSPC : GO_ON;
+        };
+        (void)m.write(PAGES * 4096, Bytes(PAGES * 4096, 2));
+    }
+    ASSERT_TRUE(m.write(PAGES * 4096, Bytes(PAGES * 4096, 2))) << m.sentence;
+    struct stat st;
+    ASSERT_EQ(stat(reflection_of(large).c_str(), &st), 0);
+    EXPECT_LE(st.st_blocks * 512, static_cast<blkcnt_t>((PAGES + 2 + 2) * 4096)); // two meta pages
+    EXPECT_EQ(m.read(PAGES * 4096, 4096), Bytes(4096, 2));
+}
+
 TEST(Space, ReflectionThatIsTruncatedWhileItIsMappedIsEstale)
 {
     for (int domain : {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC}) {
