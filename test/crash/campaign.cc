@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <stdexcept>
 
 #include <unistd.h>
 
@@ -19,7 +21,8 @@ namespace
 
 constexpr uint64_t ANOTHER = 1000000; // added to a round: a seed that no round has
 constexpr uint64_t ENOUGH = 100;      // images of a combination, at least
-constexpr uint64_t PLACES = 1000;     // the last three digits of a seed are the case and the domain
+constexpr uint64_t PLACES = 10000;    // the last four digits of a seed are the combination
+constexpr uint64_t SPARSE = PLACES / 2;
 constexpr uint64_t MANY = 1050000;
 constexpr uint64_t NEVER = 1 << 30; // so large a distance that one moment is left
 
@@ -31,7 +34,7 @@ bool is_survey(const Effort &effort, uint64_t round)
 
 uint64_t index_of(const Combination &c)
 {
-    return c.number * 4 + static_cast<uint64_t>(c.domain) - 1;
+    return c.number * 4 + static_cast<uint64_t>(c.domain) - 1 + (c.sparse ? SPARSE : 0);
 }
 
 Bounds bounds_of(const Effort &effort, uint64_t round)
@@ -69,7 +72,8 @@ struct Job {
 
     void explore(uint64_t seed, const Bounds &b)
     {
-        Explorer explorer(c.what(), c.domain, seed, folder + "/" + std::to_string(getpid()), b);
+        Explorer explorer(c.what(), c.domain, c.sparse, seed,
+                          folder + "/" + std::to_string(getpid()), b);
         explorer.progress = [&](const Place &p) { where.tell(replay_command(seed, p)); };
         explorer.is_over = [&] { return now() > end; };
         Result r = explorer.run();
@@ -167,7 +171,7 @@ const char *domain_name(int domain)
 
 std::string Combination::name() const
 {
-    return std::string(what().name) + ", " + domain_name(domain);
+    return std::string(what().name) + ", " + domain_name(domain) + (sparse ? ", sparse" : "");
 }
 
 uint64_t Combination::seed(uint64_t round) const
@@ -178,14 +182,31 @@ uint64_t Combination::seed(uint64_t round) const
 std::vector<Combination> combinations(const std::string &name)
 {
     std::vector<Combination> list;
+    if (all_cases().size() * 4 > SPARSE)
+        throw std::logic_error("more cases than a seed can name");
     for (size_t i = 0; i < all_cases().size(); i++)
-        for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
-            Combination c{i, d, {}, 0, {}, {}};
-            bool exists = all_cases()[i].domains >> d & 1;
-            if (exists && c.name().find(name) != std::string::npos)
-                list.push_back(c);
-        }
+        for (bool sparse : {false, true})
+            for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
+                const Case &what = all_cases()[i];
+                Combination c{i, d, sparse, {}, 0, {}, {}};
+                bool exists = (what.domains & (sparse ? what.sparse : what.dense)) >> d & 1;
+                if (exists && c.name().find(name) != std::string::npos)
+                    list.push_back(c);
+            }
     return list;
+}
+
+void keep_one_format(std::vector<Combination> &list, uint64_t seed)
+{
+    std::map<std::pair<size_t, int>, unsigned> formats;
+    for (const Combination &c : list)
+        formats[{c.number, c.domain}] |= 1u << c.sparse;
+    auto goes = [&](const Combination &c) {
+        const uint64_t place = c.number * 4 + static_cast<uint64_t>(c.domain);
+        return formats[{c.number, c.domain}] == 3 &&
+               c.sparse == ((mix(seed ^ mix(place)) & 1) != 0);
+    };
+    list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
 }
 
 std::string name_of(const Crash &crash)
@@ -218,7 +239,7 @@ Result replay(const Combination &c, const Crash &crash, const Mutation &mutation
 {
     Bounds b;
     b.depth = 9;
-    Explorer explorer(c.what(), c.domain, crash.seed, folder, b, mutation);
+    Explorer explorer(c.what(), c.domain, c.sparse, crash.seed, folder, b, mutation);
     return explorer.replay(crash.place, story);
 }
 

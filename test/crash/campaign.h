@@ -9,10 +9,11 @@
 namespace crash
 {
 
-// A case in a domain, and its results.
+// A case in a domain and a format of the reflection, and its results.
 struct Combination {
     size_t number; // of the case
     int domain;
+    bool sparse;
     std::unordered_set<uint64_t> images;
     uint64_t recoveries = 0;
     // The places of the library that its first round reached: in the first life, and in all lives.
@@ -31,6 +32,8 @@ const char *domain_name(int domain);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
+// Keeps one format of each case in a domain: the seed chooses it.
+void keep_one_format(std::vector<Combination> &list, uint64_t seed);
 
 // One crash, by three values: SEED:EVENT:CHOICE.
 struct Crash {

@@ -14,6 +14,7 @@ const std::vector<Case> &all_cases()
 #ifdef WITH_SQLITE
         all.insert(all.end(), sqlite_cases().begin(), sqlite_cases().end());
 #endif
+        all.insert(all.end(), place_cases().begin(), place_cases().end());
         return all;
     }();
     return cases;

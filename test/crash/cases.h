@@ -26,6 +26,8 @@ struct Case {
     uint64_t orders = 0;      // the number of other orders of its threads, each explored with a few
                               // crashes
     const Use *use = nullptr; // NULL: not a program's files
+    unsigned sparse = ~0u;    // those of `domains` in which it runs with sparse reflections too
+    unsigned dense = ~0u;     // and with dense ones
 };
 
 const std::vector<Case> &all_cases();

@@ -26,7 +26,7 @@ namespace
 
 struct Options {
     Effort effort;
-    bool mutants = true;
+    bool mutants = true, both = true; // both formats of each case in a domain
     std::string replay, only;
     Quarry quarry;
 };
@@ -35,14 +35,15 @@ std::string top; // folder of all files of the run
 
 void print_table(const std::vector<Combination> &list)
 {
-    printf("\n%-24s", "images, recoveries");
+    printf("\n%-36s %-6s", "images, recoveries", "format");
     for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++)
         printf(" %18s", domain_name(d));
-    std::map<size_t, std::map<int, const Combination *>> rows;
+    std::map<std::pair<size_t, bool>, std::map<int, const Combination *>> rows;
     for (const Combination &c : list)
-        rows[c.number][c.domain] = &c;
+        rows[{c.number, c.sparse}][c.domain] = &c;
     for (const auto &row : rows) {
-        printf("\n%-24s", all_cases()[row.first].name);
+        printf("\n%-36s %-6s", all_cases()[row.first.first].name,
+               row.first.second ? "sparse" : "dense");
         for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
             auto found = row.second.find(d);
             if (found == row.second.end())
@@ -59,10 +60,12 @@ int explore_all(Options &o)
 {
     std::vector<Combination> list = combinations(o.only);
     if (list.empty()) {
-        fprintf(stderr, "no operation and domain has '%s' in its name\n", o.only.c_str());
+        fprintf(stderr, "no operation, domain and format has '%s' in its name\n", o.only.c_str());
         return 2;
     }
-    say(std::to_string(list.size()) + " combinations of operation and domain, " +
+    if (!o.both)
+        keep_one_format(list, o.effort.seed);
+    say(std::to_string(list.size()) + " combinations of operation, domain and format, " +
         std::to_string(o.effort.cpus) + " at a time, seed " + std::to_string(o.effort.seed));
     o.effort.scouts = o.mutants ? 3 : 0;
     Totals totals = explore(o.effort, list);
@@ -204,6 +207,7 @@ bool parse(int argc, char **argv, Options &o)
             break;
         case QUICK:
             o.effort.is_survey = true;
+            o.both = false;
             break;
         case TOUCHED:
             o.quarry.files.push_back(optarg);

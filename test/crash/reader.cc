@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 namespace crash
 {
@@ -31,13 +32,14 @@ uint32_t half(const Inode &file, uint64_t at)
 
 struct Record {
     bool valid = false;
-    uint32_t state = 0;
+    uint32_t format = 0, state = 0;
     uint64_t sequence = 0, id[2] = {};
 };
 
 Record look_at(const Inode &manifest, uint64_t copy)
 {
     Record r;
+    r.format = half(manifest, copy + 12);
     r.state = half(manifest, copy + 20);
     r.valid = manifest.size >= copy + 512 && manifest.word(copy) == MANIFEST &&
               half(manifest, copy + 8) == 2 &&
@@ -178,13 +180,41 @@ std::string folder_in(const std::string &attribute)
     return blank == std::string::npos ? ".ato" : attribute.substr(blank + 1);
 }
 
-// Does a bit name a slice behind the end?
-bool has_bits_behind(const Inode &reflection, uint64_t size)
+enum Format : uint32_t { DENSE, SPARSE };
+
+// The word of a page, and where its RefPage is.
+struct Word {
+    uint64_t bits, refpage;
+};
+
+// Finds the words that are not 0, by the number of their page. A chunk is a meta page, and the RefPages of its entries: dense, the
+// words of 512 pages in order; sparse, 256 pairs of a page number and a word, which counts only if it is not 0.
+std::string find_words(const Inode &reflection, uint32_t format, std::map<uint64_t, Word> &words)
 {
-    for (uint64_t page = size / PAGE; page / 512 * 513 * PAGE < reflection.size; page++) {
-        uint64_t word = reflection.word(page / 512 * 513 * PAGE + page % 512 * 8);
-        uint64_t slices = page == size / PAGE ? (size % PAGE + LINE - 1) / LINE : 0;
-        if (slices < 64 && word >> slices)
+    const uint64_t each = format == SPARSE ? 256 : 512;
+    if (format > SPARSE)
+        return "an unknown format";
+    for (uint64_t chunk = 0; chunk * (each + 1) * PAGE < reflection.size; chunk++) {
+        const uint64_t meta = chunk * (each + 1) * PAGE;
+        if (!reflection.pages.count(meta / PAGE))
+            continue;
+        for (uint64_t i = 0; i < each; i++) {
+            const uint64_t at = meta + i * (PAGE / each),
+                           page = format == SPARSE ? reflection.word(at) : chunk * each + i,
+                           bits = reflection.word(format == SPARSE ? at + 8 : at);
+            if (bits && !words.insert({page, {bits, meta + (i + 1) * PAGE}}).second)
+                return "two words of one page";
+        }
+    }
+    return "";
+}
+
+// Does a bit name a slice behind the end?
+bool has_bits_behind(const std::map<uint64_t, Word> &words, uint64_t size)
+{
+    for (auto w = words.lower_bound(size / PAGE); w != words.end(); ++w) {
+        uint64_t slices = w->first == size / PAGE ? (size % PAGE + LINE - 1) / LINE : 0;
+        if (slices < 64 && w->second.bits >> slices)
             return true;
     }
     return false;
@@ -254,18 +284,22 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         found.damage = "a clean file that is yet to be cut";
         return found;
     }
-    if (shrunk <= size && has_bits_behind(p.reflection, size)) {
+    std::map<uint64_t, Word> words;
+    found.damage = find_words(p.reflection, r.format, words);
+    if (!found.damage.empty())
+        return found;
+    if (shrunk <= size && has_bits_behind(words, size)) {
         found.damage = "bits of slices behind the end, which no change of size will clear";
         return found;
     }
     found.content.resize(size); // or an interrupted growth or shrink
-    for (uint64_t at = 0; at < size; at += LINE) {
-        uint64_t page = at / PAGE, chunk = page / 512;
-        uint64_t word = p.reflection.word(chunk * 513 * PAGE + page % 512 * 8);
-        if (word >> at / LINE % 64 & 1)
-            p.reflection.read(at + (chunk + 1) * PAGE, found.content.data() + at,
-                              std::min<uint64_t>(LINE, size - at));
-    }
+    for (const auto &w : words)
+        for (uint64_t i = 0; i < 64; i++) {
+            const uint64_t at = w.first * PAGE + i * LINE;
+            if (w.first <= size / PAGE && at < size && w.second.bits >> i & 1)
+                p.reflection.read(w.second.refpage + i * LINE, found.content.data() + at,
+                                  std::min<uint64_t>(LINE, size - at));
+        }
     return found;
 }
 

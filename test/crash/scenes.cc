@@ -25,8 +25,9 @@ void litter(Actor &a, int file)
 {
     std::string own = ".ato/" + std::to_string(a.world.number_of(file));
     uint64_t bytes = (a.world.size_of(file) + PAGE - 1) / PAGE * PAGE;
-    for (uint64_t at = 0; at < bytes; at += CHUNK) // behind each meta page
-        a.world.poke(own, at + (at / CHUNK + 1) * PAGE, garbage(a, std::min(CHUNK, bytes - at)));
+    const uint64_t chunk = a.world.sparse ? CHUNK / 2 : CHUNK;
+    for (uint64_t at = 0; at < bytes; at += chunk) // behind each meta page
+        a.world.poke(own, at + (at / chunk + 1) * PAGE, garbage(a, std::min(chunk, bytes - at)));
 }
 
 std::map<std::string, int> journals_in(const Disk &disk)

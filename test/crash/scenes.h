@@ -68,6 +68,8 @@ const std::vector<Case> &tx_cases();
 // SQLite, with the VFS of lib/sqlite; if SQLite is installed.
 const std::vector<Case> &sqlite_cases();
 
+// Places in sparse reflections.
+const std::vector<Case> &place_cases();
 // Several processes.
 const std::vector<Case> &peer_cases();
 

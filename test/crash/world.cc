@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,9 +15,10 @@
 namespace crash
 {
 
-World::World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed)
-    : files(folder, sizes, seed), recorder(files)
+World::World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed, bool s)
+    : sparse(s), files(folder, sizes, seed), recorder(files)
 {
+    setenv("ATO_FORMAT", sparse ? "sparse" : "dense", 1); // for SQLite's files too
     standins::set_random(seed);
 }
 

@@ -32,8 +32,10 @@ enum class After { PowerCut, Kill };
 class World
 {
   public:
-    // `sizes`: of the originals, which are called a, b, ... and have different bytes.
-    World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed);
+    // `sizes`: of the originals, which are called a, b, ... and have different bytes. `sparse`: the format of the reflections that
+    // are made.
+    World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed,
+          bool sparse = false);
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;
@@ -74,6 +76,8 @@ class World
     {
         return preferring != 0;
     }
+
+    const bool sparse;
 
     // Throws Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
