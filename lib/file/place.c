@@ -225,6 +225,8 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
         if (last && !persist_shares_flush(&f->persist, last, number) &&
             file_flush_word(f, last) < 0)
             return -1;
+        /* explorer: tear word survives: the entry has bitmap 0, so half of a number gives some page a second place, which
+         * nobody uses as long as that page has a bitmap elsewhere. */
         persist_store_word(&f->persist, number, page + i);
         last = number;
     }
@@ -234,7 +236,8 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
         return -1;
     /* persist-order E2 (readers: place_build; R1 replay_apply): the page number is durable before anything is stored to the RefPage:
      * after a power cut the entry's earlier page may have its slices there again, if its last word was visible and not durable; and
-     * before a word, or a lane that names the word, makes slices valid. I1. */
+     * before a word, or a lane that names the word, makes slices valid; and before it is noted in memory, where another process
+     * finds it after a kill and commits without a claim of its own. I1. */
     persist_fence(&f->persist);
     for (uint64_t i = 0; i < n; i++) {
         note(f, shared_peek(&f->shared, page + i), places[i]);

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <stdexcept>
 
@@ -198,13 +197,14 @@ std::vector<Combination> combinations(const std::string &name)
 
 void keep_one_format(std::vector<Combination> &list, uint64_t seed)
 {
-    std::map<std::pair<size_t, int>, unsigned> formats;
+    std::set<std::pair<size_t, int>> with_sparse;
     for (const Combination &c : list)
-        formats[{c.number, c.domain}] |= 1u << c.sparse;
+        if (c.sparse)
+            with_sparse.insert({c.number, c.domain});
     auto goes = [&](const Combination &c) {
         const uint64_t place = c.number * 4 + static_cast<uint64_t>(c.domain);
-        return formats[{c.number, c.domain}] == 3 &&
-               c.sparse == ((mix(seed ^ mix(place)) & 1) != 0);
+        const bool chosen = mix(seed ^ mix(place)) & 1;
+        return c.sparse != chosen && with_sparse.count({c.number, c.domain});
     };
     list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
 }

@@ -32,7 +32,8 @@ const char *domain_name(int domain);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
-// Keeps one format of each case in a domain: the seed chooses it.
+// Keeps one format of each case in a domain. The seed chooses it; of the cases that exist in one format only, those with dense
+// reflections stay, and those with sparse ones stay if the seed chooses this.
 void keep_one_format(std::vector<Combination> &list, uint64_t seed);
 
 // One crash, by three values: SEED:EVENT:CHOICE.

@@ -63,7 +63,7 @@ int explore_all(Options &o)
         fprintf(stderr, "no operation, domain and format has '%s' in its name\n", o.only.c_str());
         return 2;
     }
-    if (!o.both)
+    if (!o.both && o.only.empty())
         keep_one_format(list, o.effort.seed);
     say(std::to_string(list.size()) + " combinations of operation, domain and format, " +
         std::to_string(o.effort.cpus) + " at a time, seed " + std::to_string(o.effort.seed));
@@ -152,7 +152,7 @@ void remove_leftovers()
         fprintf(stderr, "cannot remove %s\n", top.c_str());
 }
 
-// Seeds of rounds are a thousand times as large, and those of orders of threads larger still.
+// Seeds of rounds are ten thousand times as large, and those of orders of threads larger still.
 constexpr uint64_t LARGEST_SEED = 1000000000;
 
 bool take_number(const char *option, const char *word, double most, double &number)

@@ -20,6 +20,7 @@ const char *const ATTRIBUTE = "ato1 000102030405060708090a0b0c0d0e0f 77 .ato";
 constexpr uint64_t NUMBER = 0x0123456789abull;
 const char *const NAME = "journal-0123456789ab";
 enum State : uint64_t { IN_USE = 2, CLEAN, DEPLOYED };
+enum Format : uint64_t { DENSE, SPARSE };
 
 uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x61746f2d73756d31ull)
 {
@@ -34,15 +35,16 @@ uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x6174
 struct Paired {
     Disk disk;
     int original, folder, reflection, manifest, journal = -1;
+    const uint64_t format;
 
-    explicit Paired(uint64_t state)
+    explicit Paired(uint64_t state, uint64_t of = DENSE) : format(of)
     {
         constexpr uint64_t BYTES = 5 << 20;
         Inode o, r, m, f;
         f.folder = true;
         o.size = BYTES;
         o.attribute = ATTRIBUTE;
-        r.size = BYTES + 3 * PAGE;
+        r.size = format == DENSE ? BYTES + 3 * PAGE : 6 * 257 * PAGE;
         m.size = 3 * PAGE;
         for (uint64_t at = 0; at < BYTES; at += PAGE)
             o.set_word(at, 1 + at);
@@ -61,12 +63,25 @@ struct Paired {
     {
         Inode &m = disk.edit(manifest);
         m.set_word(copy, 0x545345464e414d41ull);
-        m.set_word(copy + 8, 2);
+        m.set_word(copy + 8, 2 | format << 32);
         m.set_word(copy + 16, 1 | state << 32);
         m.set_word(copy + 24, sequence);
         m.set_word(copy + 32, ID[0]);
         m.set_word(copy + 40, ID[1]);
         m.set_word(copy + 504, sum(m, copy, 504));
+    }
+
+    // Entry `place` of a sparse reflection.
+    void entry(uint64_t place, uint64_t page, uint64_t bits)
+    {
+        Inode &r = disk.edit(reflection);
+        r.set_word(entry_at(place), page);
+        r.set_word(entry_at(place) + 8, bits);
+    }
+
+    static uint64_t entry_at(uint64_t place)
+    {
+        return place / 256 * 257 * PAGE + place % 256 * 16;
     }
 
     // A lane that sets one word of the reflection.
@@ -155,6 +170,43 @@ TEST(Reader, TakesEachSliceFromItsValidHome)
     EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
     p.record(0, CLEAN, 3);
     EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+}
+
+// O is the first byte of slice 27 of this page.
+constexpr uint64_t O_PAGE = 732, IN_PAGE = O - O_PAGE * PAGE;
+
+TEST(Reader, FindsThePlacesOfASparseReflection)
+{
+    for (uint64_t place : {0, 5, 255, 256, 700}) {
+        Paired p(IN_USE, SPARSE);
+        p.disk.edit(p.reflection).set_word((place + place / 256 + 1) * PAGE + IN_PAGE, 5);
+        p.entry(place, O_PAGE, 0);
+        EXPECT_EQ(p.text(), "");
+        p.entry(place, O_PAGE, BIT);
+        EXPECT_EQ(p.text(), std::to_string(O) + "=5 ") << place;
+        p.entry(place == 5 ? 6 : 5, O_PAGE, 0); // says nothing
+        EXPECT_EQ(p.text(), std::to_string(O) + "=5 ") << place;
+    }
+}
+
+TEST(Reader, ReplaysALaneThatNamesASparseWord)
+{
+    Paired p(IN_USE, SPARSE);
+    p.disk.edit(p.reflection).set_word(4 * PAGE + IN_PAGE, 5);
+    p.entry(3, O_PAGE, 0);
+    p.own_lane(0, 0, Paired::entry_at(3) + 8, BIT);
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+}
+
+TEST(Reader, ReportsWhatNoSparseReflectionHas)
+{
+    Paired twice(IN_USE, SPARSE), behind(IN_USE, SPARSE), far(IN_USE, SPARSE), format(IN_USE, 2);
+    twice.entry(3, O_PAGE, BIT);
+    twice.entry(300, O_PAGE, 1);
+    behind.entry(3, (5 << 20) / PAGE, 1);
+    far.entry(3, UINT64_MAX, 1);
+    for (Paired *p : {&twice, &behind, &far, &format})
+        EXPECT_EQ(p->text(), "damage");
 }
 
 TEST(Reader, ReadsALastSliceInPart)
