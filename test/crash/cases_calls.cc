@@ -169,6 +169,20 @@ void reclaim(Actor &a)
     a.write(the(a), page + 130, 200);
 }
 
+void before_deployed(Actor &a)
+{
+    before_plain(a);
+    a.deploy(the(a), 0, the(a)->bytes);
+}
+
+// Space is given back before anything else happens, and is needed again.
+void reclaim_first(Actor &a)
+{
+    a.reclaim(the(a), 0, the(a)->bytes);
+    a.write(the(a), a_page(a) + 130, 200);
+    a.write(the(a), PAGE - 60, 2 * PAGE);
+}
+
 void before_budget(Actor &a)
 {
     a.world.budget = 1;
@@ -348,6 +362,7 @@ const std::vector<Case> &call_cases()
         {"eager write", ALL, {SIZE}, before_plain, write_eager},
         {"deploy", ALL, {SIZE}, before_plain, deploy},
         {"reclaim", ALL, {SIZE}, before_plain, reclaim},
+        {"reclaim, then write", COSTLY, {SIZE}, before_deployed, reclaim_first},
         {"write, within a budget", ALL, {SIZE}, before_budget, write_within_budget},
         {"eager policy", ALL, {SIZE}, before_eager, write_eager},
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},

@@ -21,9 +21,10 @@ void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint6
         return;
     Seams::pause();
     persist_real.scatter(p, o, r, src, bitmap, mask, cold);
+    const Kind kind = Seams::kind_of(p);
     if (!Seams::trace())
         return;
-    Event &e = Seams::emit(Seams::kind_of(p), site);
+    Event &e = Seams::emit(kind, site);
     for (unsigned i = 0; i < 64; i++)
         if (mask >> i & 1)
             Seams::capture(e, (bitmap >> i & 1 ? o : r) + i * 64, 64);
@@ -36,8 +37,9 @@ void p_copy(const struct persist *p, void *dst, const void *src, size_t n)
         return;
     Seams::pause();
     persist_real.copy(p, dst, src, n);
+    const Kind kind = Seams::kind_of(p);
     if (Seams::trace())
-        Seams::capture(Seams::emit(Seams::kind_of(p), site), dst, n);
+        Seams::capture(Seams::emit(kind, site), dst, n);
 }
 
 void p_store_word(const struct persist *p, uint64_t *word, uint64_t value)
@@ -95,10 +97,10 @@ int p_flush_any(const struct persist *p, const void *addr, size_t n)
 void p_fence(const struct persist *p)
 {
     const char *const site = seam_site;
-    (void)p;
     if (Seams::dead())
         return;
     Seams::pause();
+    (void)Seams::kind_of(p); // each map of a file has a fence
     if (Seams::trace())
         Seams::emit(Kind::Fence, site);
 }

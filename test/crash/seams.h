@@ -127,7 +127,8 @@ struct Seams {
         }
     }
 
-    inline static Kind last_kind = Kind::Store; // all files of a world have one domain
+    // How slices are stored, also while nothing is recorded: all files of a world have one domain.
+    inline static Kind last_kind = Kind::Store;
 
     static Kind kind_of(const struct persist *p)
     {
