@@ -31,10 +31,10 @@
  * tools/check-models runs this, and with these, each of which has to be found:
  *   MUTANT_NO_E2        the number of the page is not durable before the stores to its RefPage
  *   MUTANT_NO_SETTLE    the words are not made durable before the places are found anew
- *   MUTANT_CLEAN_AFTER_DEATH  nor when the last process unmaps, after another one was killed
+ *   MUTANT_CLEAN_AFTER_DEATH  the last process unmaps, and makes nothing durable that a killed one has left
  *   MUTANT_NO_RESERVE   a place is taken from a page that is not held
  *   MUTANT_TAKE_BLIND   its bitmap is not looked at
- *   MUTANT_TAKE_TWICE   nor whether the page still has the place
+ *   MUTANT_TAKE_TWICE   it is not looked at whether the page still has the place
  *   MUTANT_ANY_ENTRY    of two entries of a page the first counts, whichever has the bitmap
  *   MUTANT_PLACE_FIRST  a reader looks for the place before the version
  */
@@ -48,7 +48,7 @@
 #define WRITES 2 /* of page 1 in each life */
 #endif
 #ifndef CLAIMER
-#define CLAIMER 0 /* the page of process 2; 0: there is none */
+#define CLAIMER 0 /* 1: there is process 2 */
 #endif
 #ifndef READER
 #define READER 0
@@ -422,7 +422,8 @@ init
             run writer(0, 1, WRITES);
             run writer(1, 2, 1);
             if
-            :: CLAIMER -> run writer(2, CLAIMER, 1)
+            :: CLAIMER -> run writer(2, 3, 1)
+            :: CLAIMER -> run writer(2, 1, 1)
             :: else -> over[2] = 1
             fi;
             if
