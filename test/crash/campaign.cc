@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 
@@ -197,14 +198,14 @@ std::vector<Combination> combinations(const std::string &name)
 
 void keep_one_format(std::vector<Combination> &list, uint64_t seed)
 {
-    std::set<std::pair<size_t, int>> with_sparse;
+    std::map<std::pair<size_t, int>, unsigned> formats; // bit 0: dense, 1: sparse
     for (const Combination &c : list)
-        if (c.sparse)
-            with_sparse.insert({c.number, c.domain});
+        formats[{c.number, c.domain}] |= 1u << c.sparse;
     auto goes = [&](const Combination &c) {
         const uint64_t place = c.number * 4 + static_cast<uint64_t>(c.domain);
-        const bool chosen = mix(seed ^ mix(place)) & 1;
-        return c.sparse != chosen && with_sparse.count({c.number, c.domain});
+        const uint64_t luck = mix(seed ^ mix(place));
+        const unsigned there = formats[{c.number, c.domain}];
+        return there == 3 ? c.sparse != (luck & 1) : there == 2 && luck % 4 != 0;
     };
     list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
 }

@@ -32,8 +32,7 @@ const char *domain_name(int domain);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
-// Keeps one format of each case in a domain. The seed chooses it; of the cases that exist in one format only, those with dense
-// reflections stay, and those with sparse ones stay if the seed chooses this.
+// Keeps one format of each case in a domain, which the seed chooses. Of those with sparse reflections only, it keeps a quarter.
 void keep_one_format(std::vector<Combination> &list, uint64_t seed);
 
 // One crash, by three values: SEED:EVENT:CHOICE.

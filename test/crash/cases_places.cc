@@ -28,12 +28,14 @@ uint64_t in_a_page(Actor &a)
     return a.random.below(PAGES) * PAGE + a.random.below(3000);
 }
 
-// Few pages have places, not in the order of the pages.
+// Few pages have places, not in the order of the pages: these, and page 3.
+constexpr uint64_t FIRST[] = {13, 2, 7};
+
 void before_few(Actor &a)
 {
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     litter(a, 0);
-    for (uint64_t page : {13, 2, 7})
+    for (uint64_t page : FIRST)
         a.write(m, page * PAGE + a.random.below(3000), 1 + a.random.below(700));
     a.write(m, 3 * PAGE - 30, 60); // gives the slot's area its space
     litter_journals(a);
@@ -196,6 +198,20 @@ void dies(Actor &a)
     go_on(a);
 }
 
+// Another process dies when it has noted the place of a page. The next commit has words of this page and of another one,
+// which has a place: so nothing else makes the page's number durable.
+void dies_with_a_note(Actor &a)
+{
+    const uint64_t seam = FIRST[a.random.below(3)] * PAGE, moments = 2 + a.random.below(9);
+    a.beside([&] {
+        Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+        Peer::die_within(moments);
+        a.write(m, seam - 200, 10);
+    });
+    a.write_blindly(the(a), seam - 1 - a.random.below(60), 1 + a.random.below(60) + 60);
+    a.look();
+}
+
 void before_nobody(Actor &a)
 {
     before_limited(a);
@@ -245,7 +261,7 @@ void two_die(Actor &a)
 
 const std::vector<Case> &place_cases()
 {
-    constexpr uint64_t OTHERS = 16;
+    constexpr uint64_t OTHERS = 8;
     constexpr unsigned NEVER = 0; // with dense reflections
     static const std::vector<Case> cases = {
         {"places, new", ALL, {BYTES}, before_few, claim, 0, nullptr, ALL, NEVER},
@@ -300,6 +316,15 @@ const std::vector<Case> &place_cases()
          NEVER},
         {"places, peers", COSTLY, {BYTES}, before_few, dies, OTHERS, nullptr, COSTLY, NEVER},
         {"places, peers taking", ALL, {BYTES}, before_limited, dies, OTHERS, nullptr, ALL, NEVER},
+        {"places, a note",
+         COSTLY,
+         {BYTES},
+         before_few,
+         dies_with_a_note,
+         OTHERS,
+         nullptr,
+         COSTLY,
+         NEVER},
         {"places, reading", COSTLY, {BYTES}, before_nobody, reads, OTHERS, nullptr, COSTLY, NEVER},
         {"places, two dead", ALL, {BYTES}, before_nobody, two_die, OTHERS, nullptr, ALL, NEVER},
     };
