@@ -168,10 +168,14 @@ static void note(const struct file *f, const struct page_state *s, uint64_t plac
 static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct page_state *s)
 {
     uint64_t *number = &entry_of(f, place)->page;
+    /* explorer: tear word survives: as in place_give(). */
     persist_store_word(&f->persist, number, page);
     if (file_flush_word(f, number) < 0)
         return -1;
-    persist_fence(&f->persist); /* E2 */
+    /* E2: another thread may write to that page at once. This one soon fences again, in place_give().
+     * explorer: drop fence survives: another thread would have to get that page, allocate space and commit before that.
+     * explorer: delay fence survives: for the same reason. */
+    persist_fence(&f->persist);
     note(f, s, place);
     return 0;
 }
