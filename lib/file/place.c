@@ -243,8 +243,7 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
      * before a word, or a lane that names the word, makes slices valid; and before it is noted in memory, where another process
      * finds it after a kill and commits without a claim of its own. I1. */
     persist_fence(&f->persist);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         note(f, shared_peek(&f->shared, page + i), places[i]);
-    }
     return 0;
 }

@@ -92,8 +92,8 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     const struct page_state *s = shared_peek(&f->shared, page);
     if (__builtin_expect(!s, 0))
         return false;
-    if (gathers &&
-        f->sparse) /* for the copy the place is looked up after the bitmap: it may be another one by then */
+    /* For the copy the place is looked up again, after the bitmap: it may be another one by then. */
+    if (gathers && f->sparse)
         __builtin_prefetch(file_r_to_read(f, page, s) + offset % PAGE_BYTES);
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!(version & 1), 0))
