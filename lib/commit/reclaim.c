@@ -170,7 +170,7 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
     uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
     if (f->sparse && space_is_joint(f)) {
-        __atomic_store_n(&f->gives_back, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&f->shared.header->gives_back, 1, __ATOMIC_RELAXED);
         return 0;
     }
     while ((r = next_space(f, &place, &end)) > 0 && (f->sparse || place <= last)) {

@@ -56,8 +56,6 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    bool
-        gives_back; /* what is unused in its reflection, when the last process unmaps it (reclaim.h) */
     uint64_t budget; /* bytes that its reflection may take (reclaim.h); 0: no limit */
     uint32_t spares
         [FILE_SPARES]; /* places + 1, with space, that their pages may do without (place.h); 0: none */

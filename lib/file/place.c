@@ -123,6 +123,9 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
                           n < 0 ? "" : ", which was truncated by another program");
         return NULL;
     }
+    /* The index says how it was when it was made: the page had this place, and has lost it (space_forget()). */
+    if (of != page && file_place_of(f, page, s) == FILE_NO_PLACE)
+        return NULL;
     if (of != page) { /* I5 */
         *r = report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
                           (unsigned long long)place, f->pairing.path, (unsigned long long)page);

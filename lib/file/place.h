@@ -8,7 +8,7 @@
  *
  * Where a page that was loaded has its place is noted beside its state in shared memory. For pages that were not loaded yet the
  * first process to map the file makes an index, once, from all entries on the media. That does not change afterwards: a page loses
- * its place only after it was loaded.
+ * its place only after it was loaded; if it counts as not loaded later (space_forget()), the entry has another page's number.
  *
  * Of two entries with the number of one page, which a kill may leave, one at most has a bitmap other than 0: that is the page's.
  */

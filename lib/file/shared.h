@@ -156,7 +156,9 @@ struct shared_header {
     uint32_t format;     /* enum layout_format */
     uint32_t index_bits; /* the index has 2^n entries; 0: none */
     uint64_t next_place; /* places from here on were never used */
-    uint64_t died;       /* a process has died while the file was mapped */
+    uint32_t
+        gives_back; /* what is unused in the reflection, when the last process unmaps the file (reclaim.h) */
+    uint64_t died; /* a process has died while the file was mapped */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size. */
     struct page_state sizing;
 };

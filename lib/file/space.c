@@ -163,14 +163,22 @@ int space_make_meta(struct file *f, uint64_t chunk)
 
 /* ---- places in a sparse reflection ---- */
 
-/* Space for n places of one chunk. The meta page got its own with the chunk's first place, unless a hole has cost it. */
+/* Space for the meta page of a place. It got that with the chunk's first place, unless a hole has cost it, perhaps before the file was
+ * mapped: in a page cache. */
+static int allocate_entry(struct file *f, uint64_t place)
+{
+    const bool punched = __atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED);
+    const bool known = !punched && place % CHUNK_SPARSE && !domain_is_cached(f->persist.domain);
+    return known ? 0 : space_make_meta(f, place / CHUNK_SPARSE);
+}
+
+/* Space for n places of one chunk. */
 static int allocate_places(struct file *f, uint64_t place, uint64_t n)
 {
-    const uint64_t chunk = place / CHUNK_SPARSE, at = layout_refpage(LAYOUT_SPARSE, place);
-    const bool punched = __atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED);
-    if ((punched || place % CHUNK_SPARSE == 0) && space_make_meta(f, chunk) < 0)
-        return -1;
-    return allocate(f, f->r, at, n * PAGE_BYTES, "the reflection of");
+    const uint64_t at = layout_refpage(LAYOUT_SPARSE, place);
+    return allocate_entry(f, place) < 0
+               ? -1
+               : allocate(f, f->r, at, n * PAGE_BYTES, "the reflection of");
 }
 
 static bool has_place(const struct file *f, uint64_t place, uint64_t places)
@@ -178,7 +186,7 @@ static bool has_place(const struct file *f, uint64_t place, uint64_t places)
     if (place < places)
         return true;
     const uint64_t least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
-    if (places < layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE)
+    if (places < lesser(layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE, LAYOUT_PLACES))
         report_error(
             ESTALE,
             "the reflection of %s was truncated by another program while the file was mapped",
@@ -213,11 +221,14 @@ static uint64_t take_new(struct file *f, uint64_t *n)
 static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
 {
     const uint64_t most = *n;
+    const uint64_t own = file_place(f, page);
     *n = 1;
+    if (own != FILE_NO_PLACE && allocate_entry(f, own) < 0)
+        return -1;
     places[0] = place_take_spare(f, page);
     if (places[0] != FILE_NO_PLACE)
         return 0;
-    places[0] = file_place(f, page);
+    places[0] = own;
     if (places[0] != FILE_NO_PLACE)
         return allocate_places(f, places[0], 1);
     while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)

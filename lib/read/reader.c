@@ -105,9 +105,13 @@ static int note(struct file *f)
     if (!pr->manifest)
         return 0;
     f->persist = pr->persist;
-    if (!reader_watches(f) && make_index(f) < 0)
-        return -1;
-    return pairing_unlock_attach(pr);
+    const int made = reader_watches(f) ? 0 : make_index(f);
+    if (made < 0) { /* without places a read would take the bytes of the original */
+        r->sure = false;
+        f->shared.index_bits = 0;
+    }
+    KEEP_ERRNO();
+    return pairing_unlock_attach(pr) < 0 ? -1 : made;
 }
 
 static int find(struct file *f)

@@ -429,6 +429,14 @@ class Convert(Lab):
         with open(self.file, 'rb') as f:
             self.assertEqual(f.read(), content)
 
+    def test_the_reflection_stays_in_its_folder(self):
+        folder = self.dir + '/elsewhere'
+        os.mkdir(folder)
+        self.make('fast', ATO_REFLECTION_DIR=folder)
+        self.assertEqual(self.info(self.file)['folder'], folder)
+        self.out('convert', self.file)
+        self.assertEqual((self.info(self.file)['folder'], self.info(self.file)['format']), (folder, 'sparse'))
+
     def test_what_it_refuses(self):
         self.make()
         self.assertIn('--to', self.err('convert', self.file, status=1))

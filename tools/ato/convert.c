@@ -39,10 +39,13 @@ static void end_as(struct converted *c, enum deploy_result result, const char *w
 }
 
 /* Maps the file, which is plain, once. */
-static void bear(struct converted *c, int format, int domain)
+static void bear(struct converted *c, int format, int domain, const char *folder)
 {
-    const struct ato_options options = {
-        .struct_size = sizeof(options), .format = format, .domain = domain, .max_size = 1};
+    const struct ato_options options = {.struct_size = sizeof(options),
+                                        .format = format,
+                                        .domain = domain,
+                                        .max_size = 1,
+                                        .reflection_dir = folder};
     const int fd = look_open(c->plain.name, O_RDWR);
     struct ato_status st = {.struct_size = sizeof(st)};
     void *at = fd < 0 ? MAP_FAILED : ato_mmap_opt(1, fd, 0, &options);
@@ -75,6 +78,9 @@ static void convert(struct converted *c, const char *name, const struct tool_req
     const int is = has ? (int)look.manifest.record.format : -1;
     const int domain = has ? (int)look.manifest.record.domain : 0;
     const bool clean = look.state == LOOK_CLEAN;
+    char folder[sizeof(look.folder.path)] = "";
+    if (has)
+        memcpy(folder, look.folder.path, sizeof(folder));
     look_close(&look);
     const int to =
         request->format ? request->format - 1 : (is == LAYOUT_DENSE ? LAYOUT_SPARSE : LAYOUT_DENSE);
@@ -89,7 +95,7 @@ static void convert(struct converted *c, const char *name, const struct tool_req
     }
     deploy_file(&c->plain, name, request);
     if (c->plain.result <= MADE_PLAIN)
-        bear(c, to, domain);
+        bear(c, to, domain, *folder ? folder : NULL);
 }
 
 static void say(const struct converted *c, bool quiet)
