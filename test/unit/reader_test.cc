@@ -8,6 +8,8 @@ extern "C" {
 #include "reflection/media/seam.h"
 }
 
+#include <cerrno>
+
 using namespace watched;
 
 namespace
@@ -130,6 +132,27 @@ TEST_F(Reader, IsRefusedUntilAWriterHasRecoveredTheFile)
     Watched now(path);
     ASSERT_TRUE(now.base) << now.sentence;
     EXPECT_EQ(now.read(), content);
+}
+
+// Without its places a read would take the bytes of the file itself.
+TEST_F(Reader, OfADamagedSparseReflectionFailsEachTime)
+{
+    if (!sparse())
+        GTEST_SKIP();
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    leave_slices();
+    const uint64_t none[2] = {0, 0}, second_of_page_1[2] = {1, 1};
+    write_at(reflection_of(path), 9 * sizeof(none), second_of_page_1, sizeof(none));
+    for (int i = 0; i < 3; i++) {
+        EXPECT_TRUE(r.read().empty());
+        EXPECT_EQ(r.error, EUCLEAN) << ato_errormsg();
+    }
+    write_at(reflection_of(path), 9 * sizeof(none), none, sizeof(none));
+    EXPECT_EQ(r.read(), content);
+    Writer w(path, {write(100, 3)}); // no lock was left
+    w.act();
+    EXPECT_EQ(r.read(), content);
 }
 
 TEST_F(Reader, SeesTheFileGrowAndShrinkWithoutACall)

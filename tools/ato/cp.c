@@ -303,6 +303,19 @@ static int take_snapshot(struct copied *c, const void *view)
     return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy") : 0;
 }
 
+/* Holds the file if it begins with the header of a database, and is not held yet. Returns 0; -1: c->why. */
+static int hold_database(struct copied *c, struct sqlite_hold *hold, const void *header,
+                         bool is_plain)
+{
+    const bool is_held = c->database;
+    c->database = sqlite_is_header(header);
+    if (is_held || !c->database)
+        return 0;
+    return sqlite_has_no_parts(c->to.path) < 0 || sqlite_hold(hold, header, is_plain) < 0
+               ? end_as(c, TOOL_BAD, report_sentence())
+               : 0;
+}
+
 /* Copies from a mapping. Returns as copy_once(). */
 static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hold, bool is_plain)
 {
@@ -310,21 +323,15 @@ static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hol
     const off_t size = ato_size(view);
     if (size < 0 || (size >= MASK_HEADER && !ato_memcpy(header, view, sizeof(header))))
         return end_by_library(c);
-    c->database = sqlite_is_header(header);
-    if (c->database &&
-        (sqlite_has_no_parts(c->to.path) < 0 || sqlite_hold(hold, header, is_plain) < 0))
-        return end_as(c, TOOL_BAD, report_sentence());
-    int r = take_snapshot(c, view);
-    if (r == 0)
-        r = complete_database(c, hold);
-    if (c->database)
-        sqlite_let_go(hold);
-    return r;
+    /* Again: a new database's header may be in the reflection. */
+    if (hold_database(c, hold, header, is_plain) < 0)
+        return -1;
+    const int r = take_snapshot(c, view);
+    return r == 0 ? complete_database(c, hold) : r;
 }
 
-/* Copies the file once. Returns 0; -1: c->why; 1: EAGAIN, which
- * c->why explains: by a read-only descriptor it cannot be copied. */
-static int copy_once(struct copied *c, const struct look *l, bool writes)
+/* Maps the file and copies it. Returns as copy_once(). */
+static int copy_mapped(struct copied *c, const struct look *l, int fd, struct sqlite_hold *hold)
 {
     const bool known = l->manifest.found == MANIFEST_VALID;
     const size_t length = l->identity.size ? l->identity.size : 1;
@@ -332,6 +339,20 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
                                         .read_policy = ATO_READ_GATHER,
                                         .max_size = length + GROWTH,
                                         .domain = known ? (int)l->manifest.record.domain : 0};
+    void *view = ato_mmap_opt(length, fd, 0, &options);
+    if (view == MAP_FAILED)
+        return end_by_library(c);
+    const int r = copy_view(c, view, hold, l->state == LOOK_PLAIN);
+    return ato_munmap(view, length, ATO_UNMAP_FAST) < 0 && r == 0
+               ? end_as(c, TOOL_BAD, ato_errormsg())
+               : r;
+}
+
+/* Copies the file once. Returns 0; -1: c->why; 1: EAGAIN, which
+ * c->why explains: by a read-only descriptor it cannot be copied. */
+static int copy_once(struct copied *c, const struct look *l, bool writes)
+{
+    char header[MASK_HEADER] = {0};
     const int fd = look_open(c->name, writes ? O_RDWR : O_RDONLY);
     if (fd < 0)
         return end_as(c, TOOL_BLIND, strerror(errno));
@@ -339,15 +360,14 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
     const int own = writes ? -1 : look_open(c->name, O_RDWR);
     struct sqlite_hold hold = {
         .fd = own >= 0 ? own : fd, .writable = writes || own >= 0, .path = c->name};
-    int r;
-    void *view = ato_mmap_opt(length, fd, 0, &options);
-    if (view == MAP_FAILED) {
-        r = end_by_library(c);
-    } else {
-        r = copy_view(c, view, &hold, l->state == LOOK_PLAIN);
-        if (ato_munmap(view, length, ATO_UNMAP_FAST) < 0 && r == 0)
-            r = end_as(c, TOOL_BAD, ato_errormsg());
-    }
+    /* A database is held from before it is mapped until it is unmapped: otherwise SQLite could change its length meanwhile. */
+    c->database = false;
+    int r = pread(fd, header, sizeof(header), 0) < 0
+                ? fail_at(c, "cannot read the file")
+                : hold_database(c, &hold, header, l->state == LOOK_PLAIN);
+    if (r == 0)
+        r = copy_mapped(c, l, fd, &hold);
+    /* This gives the locks back. */
     close(fd);
     if (own >= 0)
         close(own);

@@ -67,11 +67,6 @@ static bool take(struct sqlite_hold *h, bool is_plain, bool needs_all)
     return taken;
 }
 
-void sqlite_let_go(const struct sqlite_hold *h)
-{
-    (void)lock(h, F_UNLCK, PENDING, COUNT + 2);
-}
-
 /* ---- files beside ---- */
 
 /* Looks at a file beside the database. Returns its length, and its first byte; 0 if there is none; -1 with errno. */
@@ -162,11 +157,7 @@ int sqlite_hold(struct sqlite_hold *h, const void *header, bool is_plain)
             return refuse(h, needs_all);
         clock_nap(1000 * 1000);
     }
-    if (has_no_hot_journal(h) == 0 && has_no_log(h->path) == 0)
-        return 0;
-    KEEP_ERRNO();
-    sqlite_let_go(h);
-    return -1;
+    return has_no_hot_journal(h) < 0 ? -1 : has_no_log(h->path);
 }
 
 int sqlite_was_held(const struct sqlite_hold *h, const void *header)

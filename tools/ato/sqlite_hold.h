@@ -3,7 +3,7 @@
  * Keeps an SQLite database as it is while it is copied, as far as libato cannot: programs that use SQLite's own VFS write to the
  * file without libato, and a journal or a write-ahead log on the disk is a part of the database.
  *
- * It uses the locks that these programs use, by a lock of the open file description:
+ * It uses the locks that these programs use, by a lock of the open file description, which is given back when that is closed:
  *
  *   SHARED   such programs read on, and do not commit; a process that opens the database through `ato` waits
  *   a door   (lib/sqlite/locks.h) processes have it open through `ato`: they read and write on, in one transaction of libato each
@@ -29,10 +29,8 @@ bool sqlite_is_header(const void *header);
  * another file). */
 int sqlite_hold(struct sqlite_hold *h, const void *header, bool is_plain);
 
-/* To be called with the header of the copy, before sqlite_let_go(): was it held rightly? Returns as sqlite_hold(). */
+/* To be called with the header of the copy, while the database is held: was it held rightly? Returns as sqlite_hold(). */
 int sqlite_was_held(const struct sqlite_hold *h, const void *header);
-
-void sqlite_let_go(const struct sqlite_hold *h);
 
 /* Returns 0 if no file lies beside `path` that SQLite would take for a part of a database of that name; -1 as above. */
 int sqlite_has_no_parts(const char *path);
