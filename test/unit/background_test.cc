@@ -78,8 +78,8 @@ struct Background : testing::Test {
     size_t new_threads() const
     {
         const Threads now = threads();
-        return static_cast<size_t>(
-            std::count_if(now.begin(), now.end(), [&](const std::string &id) { return !before.count(id); }));
+        return static_cast<size_t>(std::count_if(
+            now.begin(), now.end(), [&](const std::string &id) { return !before.count(id); }));
     }
     bool has_no_new_thread() const
     {
