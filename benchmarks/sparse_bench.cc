@@ -6,8 +6,8 @@
  *   map     mapping that file after 100,000 such writes
  *   write   a write, read   a read by gather, of pages that were written before, in a file of --file_mib: the median of the
  *           ratios sparse to dense of 200 rounds; both formats in turns, at the same random offsets
- *   budget  writes of 64 bytes to random pages with a reflection that may take a 32nd of the file, relative to those without a
- *           budget, once all of the reflection has space
+ *   budget  the throughput of writes with a reflection that may take a hundredth of the file, relative to those without a budget,
+ *           once all of that reflection has space: to random pages, and to pages that fit
  *
  * All in domain pmem, which is to be forced on tmpfs (PMEM_IS_PMEM_FORCE=1), or in process.
  */
@@ -148,6 +148,7 @@ void far_apart(int domain)
     printf("map, sparse, after 100,000 writes: %.2f ms\n", ms[ms.size() / 2]);
 }
 
+/* Time of 1,000 reads or writes of n bytes in the first pages of the file. */
 double batch(File &f, uint64_t seed, size_t pages, size_t n, bool reads)
 {
     static char bytes[PAGE];
@@ -197,12 +198,20 @@ void ratios(int domain, size_t file_bytes)
         for (size_t n : {64, 256, 1024, 4096})
             printf("%s %zu bytes, sparse to dense: %.2f\n", reads ? "read" : "write", n,
                    median_ratio(dense, sparse, pages, n, reads));
+}
+
+void budgets(int domain, size_t file_bytes)
+{
+    const size_t pages = file_bytes / PAGE;
     for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
-        File small(file_bytes, format, domain, file_bytes / 32);
+        File free(file_bytes, format, domain), small(file_bytes, format, domain, file_bytes / 100);
+        fill(free, pages);
         fill(small, pages);
-        printf("budget, %s, 64 bytes, throughput relative to none: %.2f\n",
-               format ? "sparse" : "dense",
-               1 / median_ratio(format ? sparse : dense, small, pages, SLICE, false));
+        for (size_t n : {SLICE, PAGE})
+            for (size_t of : {pages, pages / 200})
+                printf("budget, %s, writes of %zu bytes to %s: %.2f\n", format ? "sparse" : "dense",
+                       n, of == pages ? "all pages" : "pages that fit",
+                       1 / median_ratio(free, small, of, n, false));
     }
 }
 
@@ -222,6 +231,7 @@ int main(int argc, char **argv)
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         printf("domain %s:\n", domain == ATO_DOMAIN_PMEM ? "pmem" : "process");
         ratios(domain, mib << 20);
+        budgets(domain, mib << 20);
     }
     return 0;
 }

@@ -74,7 +74,7 @@ enum ato_format {
     ATO_FORMAT_DENSE = 0,  /* one RefPage for each page of the file; space only where written */
     ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO =
-        2 /* sparse if the file has a GiB or more, and less is free on the reflection's medium than it has */
+        2 /* sparse if a dense one might take more than there is for it (ato_mmap(3)) */
 };
 
 /* ato_options.flags */

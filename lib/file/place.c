@@ -175,8 +175,8 @@ static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct
     persist_store_word(&f->persist, number, page);
     if (file_flush_word(f, number) < 0)
         return -1;
-    /* E2: another thread may write to that page at once. This one soon fences again, in place_give().
-     * explorer: drop fence survives: another thread would have to get that page, allocate space and commit before that.
+    /* E2: another thread may write to that page at once. (places.pml, MUTANT_NO_HAND_E2)
+     * explorer: drop fence survives: its threads do not get that page, allocate space and commit before place_give() fences.
      * explorer: delay fence survives: for the same reason. */
     persist_fence(&f->persist);
     note(f, s, place);

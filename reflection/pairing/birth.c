@@ -15,20 +15,26 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-/* For files from this size on the format may be chosen. */
+/* From this size on a file's format depends on what is free. */
 #define LARGE_BYTES (1ull << 30)
 
-/* Chooses the format of a new reflection: with ATO_FORMAT_AUTO sparse if a dense one might take more than is free. */
-static uint32_t choose_format(const struct pairing *pr, int wish)
+/* Chooses the format of a new reflection: with FORMAT_AUTO sparse if a dense one may not take as much as the file. */
+static uint32_t choose_format(const struct pairing *pr, const struct pairing_wish *wish)
 {
+    const uint64_t size = pr->identity.size;
+    uint64_t most = wish->budget ? wish->budget : UINT64_MAX, free;
     struct statfs fs;
-    if (wish != FORMAT_AUTO || pr->identity.size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0 ||
-        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= pr->identity.size)
-        return wish == LAYOUT_SPARSE ? LAYOUT_SPARSE : LAYOUT_DENSE;
-    report_log(
-        REPORT_INFO,
-        "%s gets a sparse reflection: it is %" PRIu64 " bytes long, and in %s are %" PRIu64 " free",
-        pr->path, pr->identity.size, pr->folder.path, (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize);
+    if (wish->format != FORMAT_AUTO)
+        return (uint32_t)wish->format;
+    if (size >= LARGE_BYTES && fstatfs(pr->folder.fd, &fs) == 0 &&
+        (free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize) < most)
+        most = free;
+    if (size <= most)
+        return LAYOUT_DENSE;
+    report_log(REPORT_INFO,
+               "%s gets a sparse reflection: it is %" PRIu64
+               " bytes long, and its reflection in %s may take %" PRIu64,
+               pr->path, size, pr->folder.path, most);
     return LAYOUT_SPARSE;
 }
 
@@ -108,7 +114,7 @@ static int check_links(const struct pairing *pr)
 
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const uint32_t format = choose_format(pr, wish->format);
+    const uint32_t format = choose_format(pr, wish);
     if (check_links(pr) < 0 || make_reflection(pr, format) < 0)
         return -1;
     birth_choose_domain(pr, wish);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places of a sparse reflection: can two pages have one, or a crash give a page what another one stored? take(),
+ * Places of a sparse reflection: can two pages have one, or a crash give a page what another one stored? take(), hand_over(),
  * place_take_spare() and place_give() of place.c, take_new() of space.c, and place_build() after a crash; what a writer and
  * a reader do around them is in short.
  *
- * Page 1 has place 0 at first, and a slice there. Process 0 writes page 1, process 1 writes page 2, which has
- * no place; process 2 writes page 3, which has none either, or page 1 (CLAIMER); process 3 reads page 1 (READER; then
- * there is no crash). A write goes to the home that the bitmap calls invalid, so of two writes to page 1
- * the first brings the slice home, and its place may be noted as a spare one, which the others take; the next write needs a
- * place again. Each page has one slice. Its content is the number of the write. Place 1 was never used.
+ * Page 1 has place 0 at first, and a slice there. Process 0 writes page 1. Process 1 writes page 2, which has no place. With CLAIMER
+ * process 2 writes page 3, which has none either, or page 1. With READER process 3 reads page 1, and there is no crash. A write
+ * goes to the home that the bitmap calls invalid, so of two writes to page 1 the first brings the slice home, and its place may be
+ * noted as a spare one, which the others take; the next write needs a place again. Each page has one slice. Its content is the
+ * number of the write. Place 1 was never used.
+ *
+ * With EXCHANGE page 2 has place 1, and no slice there; process 2 may write page 2, too. A write to R may find that the space of
+ * its page's place was given back: then it exchanges the place for a spare one.
  *
  * The media: what is visible (`number`, `word`, `ref`, `home`) and what is durable (`d_...`). KILLS processes are killed,
  * each at any step. A page that a dead one holds is taken over (takeover.pml has that in its steps). When all are over
@@ -37,6 +40,8 @@
  *   MUTANT_TAKE_TWICE   it is not looked at whether the page still has the place
  *   MUTANT_ANY_ENTRY    of two entries of a page the first counts, whichever has the bitmap
  *   MUTANT_PLACE_FIRST  a reader looks for the place before the version
+ *   MUTANT_NO_HAND_E2   the number of the page that gets a place in exchange is not durable before that page may use it
+ *   MUTANT_ENTRY_FIRST  in an exchange the entry gets its number before the page has lost the note of it
  */
 #ifndef KILLS
 #define KILLS 1
@@ -52,6 +57,9 @@
 #endif
 #ifndef READER
 #define READER 0
+#endif
+#ifndef EXCHANGE
+#define EXCHANGE 0
 #endif
 
 #define PAGES 4 /* 0 is none */
@@ -126,8 +134,26 @@ inline load(p)
 
 /* ---- places ---- */
 
-/* take(): q is taken from its page, or becomes 2: none. */
-inline take()
+/* hand_over(): the place `own` of page p is to be that of the held page `other`. */
+inline hand_over(p)
+{
+    if
+    :: own ->
+#ifdef MUTANT_ENTRY_FIRST
+        number[own - 1] = other;
+#endif
+        noted[p] = 0;
+        number[own - 1] = other;
+#ifndef MUTANT_NO_HAND_E2
+        d_number[own - 1] = other; /* E2 */
+#endif
+        noted[other] = own
+    :: else
+    fi
+}
+
+/* take(): q is taken from its page, for page p, or becomes 2: none. */
+inline take(p)
 {
     other = number[q];
 #ifndef MUTANT_NO_RESERVE
@@ -150,7 +176,9 @@ inline take()
             fi
         };
         if
-        :: may -> noted[other] = 0
+        :: may ->
+            noted[other] = 0;
+            hand_over(p)
         :: else
         fi;
 #ifndef MUTANT_NO_RESERVE
@@ -165,11 +193,11 @@ inline take()
     d_step { other = 0; may = 0 }
 }
 
-inline take_spare(i)
+inline take_spare(i, p)
 {
     if
     :: d_step { q == 2 && spare[i] -> q = spare[i] - 1; spare[i] = 0 };
-        take()
+        take(p)
     :: else
     fi
 }
@@ -178,13 +206,16 @@ inline take_spare(i)
 inline make_place(p)
 {
     q = 2;
-    take_spare(0);
-    take_spare(1);
+    own = noted[p];
+    take_spare(0, p);
+    take_spare(1, p);
     atomic {
         if
-        :: q == 2 && next < 2 -> q = next; next++ /* take_new() */
+        :: q == 2 && own -> q = own - 1 /* it gets space again */
+        :: q == 2 && !own && next < 2 -> q = next; next++ /* take_new() */
         :: else
-        fi
+        fi;
+        own = 0
     };
     if
     :: q < 2 ->
@@ -228,7 +259,7 @@ inline write(p)
     :: else ->
         if
         :: noted[p] -> q = noted[p] - 1
-        :: else -> make_place(p)
+        :: !noted[p] || EXCHANGE -> make_place(p)
         fi;
         if
         :: q < 2 ->
@@ -248,7 +279,7 @@ inline write(p)
 
 proctype writer(byte id, p, writes)
 {
-    byte q, other;
+    byte q, other, own;
     bit may;
     {
         do
@@ -413,7 +444,9 @@ init
         word[0] = 1;
         d_word[0] = 1;
         ref[0] = 16;
-        d_ref[0] = 16
+        d_ref[0] = 16;
+        number[1] = 2 * EXCHANGE;
+        d_number[1] = 2 * EXCHANGE
     };
     do
     :: life < LIVES ->
@@ -424,6 +457,7 @@ init
             if
             :: CLAIMER -> run writer(2, 3, 1)
             :: CLAIMER -> run writer(2, 1, 1)
+            :: CLAIMER && EXCHANGE -> run writer(2, 2, 1)
             :: else -> over[2] = 1
             fi;
             if
