@@ -379,9 +379,7 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     if (!l->plain) {
         if (f->shared.header->gives_back)
             (void)plain_give_back(f);
-        else if (f->budget &&
-                 !(f->sparse &&
-                   space_is_joint(f))) /* what is not given back in this time is kept */
+        else if (f->budget) /* what is not given back in this time is kept */
             (void)reclaim_range(f, 0, UINT64_MAX / PAGE_BYTES - 1, clock_ns() + RECLAIM_NS);
         return 0;
     }

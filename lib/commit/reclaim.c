@@ -117,8 +117,7 @@ static int give_back_near(struct file *f, const struct places *p)
     struct page_state *sizing = &f->shared.header->sizing;
     uint64_t page, end;
     int r = 0;
-    if (f->sparse ||
-        !page_try_reserve(f, sizing)) /* sparse: these pages may be any (plain_give_back()) */
+    if (!page_try_reserve(f, sizing))
         return 0;
     space_near(f, p->first, p->n, &page, &end);
     const uint64_t from = page;
@@ -135,7 +134,7 @@ static int give_back_near(struct file *f, const struct places *p)
     return r;
 }
 
-/* Gives back the unused RefPages of places whose pages the caller does not hold, as far as others let it. */
+/* Gives back the unused RefPages of places whose pages the caller does not hold, as far as others let it. Not where it waits. */
 static int reclaim_places(struct file *f, const struct places *p)
 {
     return space_is_joint(f) ? give_back_near(f, p) : give_back(f, p, false);
@@ -169,7 +168,7 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
 {
     uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
-    if (f->sparse && space_is_joint(f)) {
+    if (space_waits(f)) {
         __atomic_store_n(&f->shared.header->gives_back, 1, __ATOMIC_RELAXED);
         return 0;
     }
@@ -328,7 +327,7 @@ static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
     if (r < 0)
         return false;
     /* Sparse: another page gets the place, without a call to the kernel. */
-    if (f->sparse && (space_is_joint(f) || (for_writer && !is_over(f, 0))))
+    if (space_waits(f) || (f->sparse && for_writer && !is_over(f, 0)))
         for (uint64_t i = 0; i < n; i++)
             place_spare(f, pages[i]);
     else
@@ -349,7 +348,7 @@ bool reclaim_step(struct file *f)
 {
     unsigned looks = 0;
     const uint64_t before = taken(f);
-    if (f->sparse && space_is_joint(f) && place_has_spare(f)) /* no more can be done for writers */
+    if (space_waits(f) && place_has_spare(f)) /* no more can be done for writers */
         return false;
     return reclaim_is_due(f, 0) && !file_is_poisoned(f) && bring_home(f, &looks, false) &&
            taken(f) < before;

@@ -192,9 +192,9 @@ static inline uint32_t file_format(const struct file *f)
     return f->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
 }
 
-/* The number behind that of the last place: it belongs to no page. The view of the reflection reaches so far, so that homes that are
- * computed from it lie in the view. Only a wrong value in shared memory can lead to an access there. */
-#define FILE_NO_PLACE LAYOUT_PLACES
+/* The view of the reflection reaches so far, so that homes that are computed from it lie in the view. Only a wrong value in shared
+ * memory can lead to an access there. */
+#define FILE_NO_PLACE SHARED_NO_PLACE
 
 /* Returns the place in the reflection of a page with the state `s` (NULL: it has none). Sparse: as noted beside the state;
  * FILE_NO_PLACE: it has none, or is not loaded. It changes only while the page is held. */
@@ -203,9 +203,7 @@ static inline uint64_t file_place_of(const struct file *f, uint64_t page,
 {
     if (__builtin_expect(!f->sparse, 1))
         return page;
-    const uint32_t noted = s ? __atomic_load_n(shared_place(&f->shared, s), __ATOMIC_RELAXED) : 0;
-    /* Shared memory is not trusted. */
-    return noted - 1u < LAYOUT_PLACES ? noted - 1u : FILE_NO_PLACE;
+    return shared_place(&f->shared, s);
 }
 
 static inline uint64_t file_place(const struct file *f, uint64_t page)

@@ -109,6 +109,12 @@ uint64_t place_find(const struct file *f, uint64_t page)
     return entry ? INDEX_PLACE(entry) : noted;
 }
 
+static void note(const struct file *f, const struct page_state *s, uint64_t place)
+{
+    if (s) /* a page that is held has one; but shared memory is not trusted */
+        shared_note_place(&f->shared, s, place);
+}
+
 uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r)
 {
     const uint64_t place = place_find(f, page);
@@ -131,7 +137,7 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
                           (unsigned long long)place, f->pairing.path, (unsigned long long)page);
         return NULL;
     }
-    __atomic_store_n(shared_place(&f->shared, s), (uint32_t)place + 1, __ATOMIC_RELAXED);
+    note(f, s, place);
     return &entry_of(f, place)->bitmap;
 }
 
@@ -159,12 +165,6 @@ void place_spare(struct file *f, uint64_t page)
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             break;
     }
-}
-
-static void note(const struct file *f, const struct page_state *s, uint64_t place)
-{
-    if (s) /* a page that is held has one; but shared memory is not trusted */
-        __atomic_store_n(shared_place(&f->shared, s), (uint32_t)(place + 1), __ATOMIC_RELAXED);
 }
 
 /* Gives the held page the entry of a place whose own page is held too, and has lost the note of it. Returns 0; -1 with EIO. */

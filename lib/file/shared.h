@@ -39,6 +39,7 @@
 
 #include "ato.h"
 
+#include "reflection/format/layout.h"
 #include "reflection/pairing/pairing.h"
 
 #include <assert.h>
@@ -289,10 +290,23 @@ static inline struct page_state *shared_state(struct shared *s, uint64_t page)
     return __builtin_expect(!!found, 1) ? found : shared_make_state(s, page);
 }
 
-/* Of a sparse reflection: where the place of the page with that state is noted. */
-static inline uint32_t *shared_place(const struct shared *s, const struct page_state *state)
+/* The number behind that of the last place: it belongs to no page. */
+#define SHARED_NO_PLACE LAYOUT_PLACES
+
+/* Of a sparse reflection: the place that is noted for the page with that state (NULL: it has none); SHARED_NO_PLACE: none. */
+static inline uint64_t shared_place(const struct shared *s, const struct page_state *state)
 {
-    return &s->places[state - s->groups->pages];
+    const uint32_t noted =
+        state ? __atomic_load_n(&s->places[state - s->groups->pages], __ATOMIC_RELAXED) : 0;
+    /* Shared memory is not trusted. */
+    return noted - 1u < LAYOUT_PLACES ? noted - 1u : SHARED_NO_PLACE;
+}
+
+static inline void shared_note_place(const struct shared *s, const struct page_state *state,
+                                     uint64_t place)
+{
+    __atomic_store_n(&s->places[state - s->groups->pages],
+                     place == SHARED_NO_PLACE ? 0 : (uint32_t)place + 1, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -324,7 +324,7 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    if (f->sparse && !space_is_joint(f)) {
+    if (f->sparse && !space_waits(f)) {
         for (uint64_t i = place; i < place + n; i++) {
             const uint64_t page = place_page(f, i);
             struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;

@@ -52,6 +52,13 @@ static inline bool space_is_joint(const struct file *f)
     return domain_is_cached(f->persist.domain) && !f->r_holes_fault;
 }
 
+/* Returns true if space of the reflection is not given back before the last process unmaps the file: sparse and joint, where the pages
+ * beside a RefPage may be any. */
+static inline bool space_waits(const struct file *f)
+{
+    return f->sparse && space_is_joint(f);
+}
+
 /* Dense: sets [*first, *end) to the pages that may lose their space in the reflection if n pages of one chunk give it back. */
 void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end);
 

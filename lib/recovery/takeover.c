@@ -158,10 +158,7 @@ static int note_size(const struct participant *p, struct dead_page *at)
  * before it gave the entry to another page. */
 static uint64_t place_of(const struct participant *p, const struct dead_page *at)
 {
-    if (p->record.format == LAYOUT_DENSE)
-        return at->page;
-    const uint32_t noted = __atomic_load_n(shared_place(&p->shared, at->state), __ATOMIC_RELAXED);
-    return noted - 1u < LAYOUT_PLACES ? noted - 1u : FILE_NO_PLACE;
+    return p->record.format == LAYOUT_DENSE ? at->page : shared_place(&p->shared, at->state);
 }
 
 /* Notes the bitmap of a page, and makes it durable. Not where memory has the same bitmap: then it is durable already (I4; and
@@ -174,7 +171,7 @@ static int note_bitmap(struct participant *p, struct dead_page *at)
     const uint64_t chunk = place / layout_chunk(format), offset = layout_word(format, place);
     const uint64_t there = meta_next(p->reflection, format, chunk, chunk + 1);
     /* A load from a hole, which holds zeros, might be SIGBUS. */
-    const bool has_word = place != FILE_NO_PLACE && there == chunk && offset + 8 <= p->bytes;
+    const bool has_word = place != SHARED_NO_PLACE && there == chunk && offset + 8 <= p->bytes;
     const uint64_t *word = has_word ? (const uint64_t *)(p->map + offset) : NULL;
     const uint64_t is = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
     if (word && format == LAYOUT_SPARSE && word[-1] != at->page) /* I5 */

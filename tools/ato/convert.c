@@ -7,6 +7,7 @@
  * `ato convert` goes on.
  */
 #include "deploy.h"
+#include "each.h"
 #include "json.h"
 #include "text.h"
 
@@ -26,11 +27,6 @@ struct converted {
     const char *format;    /* that the reflection has afterwards; NULL: none, or not known */
     bool had_it;           /* nothing was to be done */
 };
-
-static const char *name_of(int format)
-{
-    return format == LAYOUT_SPARSE ? "sparse" : "dense";
-}
 
 static void end_as(struct converted *c, enum deploy_result result, const char *why)
 {
@@ -61,7 +57,7 @@ static void bear(struct converted *c, int format, int domain, const char *folder
         end_as(c, MAPPED,
                "another process has mapped it meanwhile, with the other format; try again");
     if (c->plain.result <= MADE_PLAIN)
-        c->format = name_of(format);
+        c->format = look_format_name(format);
 }
 
 static void convert(struct converted *c, const char *name, const struct tool_request *request)
@@ -90,7 +86,7 @@ static void convert(struct converted *c, const char *name, const struct tool_req
     }
     c->had_it = is == to && clean;
     if (c->had_it) {
-        c->format = name_of(is);
+        c->format = look_format_name(is);
         return;
     }
     deploy_file(&c->plain, name, request);
@@ -128,28 +124,21 @@ static void write_json(struct json *j, const struct converted *c)
     json_end(j);
 }
 
+static int do_file(const char *name, const struct tool_request *request, struct json *j)
+{
+    struct converted c;
+    convert(&c, name, request);
+    if (j)
+        write_json(j, &c);
+    else
+        say(&c, request->quiet);
+    return c.plain.result == SKIPPED ? TOOL_BAD : deploy_status(c.plain.result);
+}
+
 static int run(const struct tool_request *request)
 {
-    struct json j;
-    int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
-    if (request->json) {
-        json_start(&j, "convert");
-        json_list(&j, "files");
-    }
-    for (int i = 0; i < request->count; i++) {
-        struct converted c;
-        convert(&c, request->names[i], request);
-        if (request->json)
-            write_json(&j, &c);
-        else
-            say(&c, request->quiet);
-        status = tool_worst(status,
-                            c.plain.result == SKIPPED ? TOOL_BAD : deploy_status(c.plain.result));
-    }
-    if (request->json)
-        json_finish(&j, status);
-    return status;
+    return each_run(request, "convert", do_file);
 }
 
 const struct tool_command convert_command = {

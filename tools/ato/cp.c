@@ -85,17 +85,8 @@ static int end_by_library(struct copied *c)
 
 static int write_all(struct copied *c, const char *bytes, size_t n, off_t offset)
 {
-    while (n) {
-        const ssize_t done = pwrite(c->to.fd, bytes, n, offset);
-        if (done < 0 && errno != EINTR)
-            return fail_at(c, "cannot write the copy");
-        if (done > 0) {
-            bytes += done;
-            offset += done;
-            n -= (size_t)done;
-        }
-    }
-    return 0;
+    return replacement_write(&c->to, bytes, n, offset) < 0 ? fail_at(c, "cannot write the copy")
+                                                           : 0;
 }
 
 /* Returns 1 if the copy has the bytes already, or zeros belong in a place that was never written; 0; -1: c->why. */
@@ -209,7 +200,7 @@ static int prepare_mark(struct copied *c)
     if (fstat(c->to.fd, &st) < 0)
         return fail_at(c, "cannot look at the copy");
     if (replacement_begin(&c->save) < 0 ||
-        mark_write(&c->mark, c->save.fd, (uint64_t)c->length, &st.st_mtim) < 0)
+        mark_write(&c->mark, &c->save, (uint64_t)c->length, &st.st_mtim) < 0)
         return end_as(c, TOOL_BAD, report_sentence());
     return 0;
 }

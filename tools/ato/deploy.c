@@ -8,6 +8,7 @@
  */
 #include "deploy.h"
 
+#include "each.h"
 #include "json.h"
 #include "progress.h"
 #include "sides.h"
@@ -259,27 +260,21 @@ int deploy_status(enum deploy_result result)
     return statuses[result];
 }
 
+static int do_file(const char *name, const struct tool_request *request, struct json *j)
+{
+    struct deployed d;
+    deploy_file(&d, name, request);
+    if (j)
+        write_json(j, &d);
+    else
+        say(&d, request->quiet);
+    return deploy_status(d.result);
+}
+
 static int run(const struct tool_request *request)
 {
-    struct json j;
-    int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
-    if (request->json) {
-        json_start(&j, "deploy");
-        json_list(&j, "files");
-    }
-    for (int i = 0; i < request->count; i++) {
-        struct deployed d;
-        deploy_file(&d, request->names[i], request);
-        if (request->json)
-            write_json(&j, &d);
-        else
-            say(&d, request->quiet);
-        status = tool_worst(status, deploy_status(d.result));
-    }
-    if (request->json)
-        json_finish(&j, status);
-    return status;
+    return each_run(request, "deploy", do_file);
 }
 
 const struct tool_command deploy_command = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `ato info`: the present state of a file. */
+#include "each.h"
 #include "json.h"
 #include "look.h"
 #include "text.h"
@@ -104,7 +105,7 @@ static void write_json(struct json *j, const struct facts *f)
     json_number(j, "size", l->identity.size);
     json_number(j, "storage", l->storage);
     write_known(j, f->has_record && l->manifest.has_size, "logical_size", l->manifest.size);
-    json_string(j, "format", !f->has_record ? NULL : r->format == 0 ? "dense" : "sparse");
+    json_string(j, "format", f->has_record ? look_format_name((int)r->format) : NULL);
     json_string(j, "domain", f->has_record ? domain_name((int)r->domain) : NULL);
     json_string(j, "id", f->has_record ? f->id : NULL);
     json_string(j, "folder", f->has_record ? l->folder.path : NULL);
@@ -147,7 +148,7 @@ static void say_pairing(const struct facts *f)
     const struct look *l = f->look;
     char size[TEXT_SIZE], name[LOOK_NAME], text[PATH_MAX + 64];
     const struct manifest_guard *guard = &l->manifest.record.guard;
-    line("format", l->manifest.record.format == 0 ? "dense" : "sparse");
+    line("format", look_format_name((int)l->manifest.record.format));
     /* The next first map chooses the domain anew: by its option, ATO_DURABILITY, or the media. */
     snprintf(text, sizeof(text), "%s%s", domain_name((int)l->manifest.record.domain),
              l->holders.count ? "" : " when mapped last");
@@ -218,36 +219,30 @@ static void say(const struct facts *f)
     say_holders(&l->holders);
 }
 
-static int run(const struct tool_request *request)
+static int do_file(const char *name, const struct tool_request *request, struct json *j)
 {
     static struct look look;
     struct facts f;
-    struct json j;
-    int status = TOOL_GOOD;
-    if (request->json) {
-        json_start(&j, "info");
-        json_list(&j, "files");
+    (void)request;
+    gather(&f, &look, name);
+    if (j) {
+        write_json(j, &f);
+    } else if (f.error) {
+        fflush(stdout);
+        text_put(stderr, f.name);
+        fputs(": ", stderr);
+        text_put(stderr, f.error);
+        putc('\n', stderr);
+    } else {
+        say(&f);
     }
-    for (int i = 0; i < request->count; i++) {
-        gather(&f, &look, request->names[i]);
-        if (f.error)
-            status = TOOL_BLIND;
-        if (request->json) {
-            write_json(&j, &f);
-        } else if (f.error) {
-            fflush(stdout);
-            text_put(stderr, f.name);
-            fputs(": ", stderr);
-            text_put(stderr, f.error);
-            putc('\n', stderr);
-        } else {
-            say(&f);
-        }
-        look_close(&look);
-    }
-    if (request->json)
-        json_finish(&j, status);
-    return status;
+    look_close(&look);
+    return f.error ? TOOL_BLIND : TOOL_GOOD;
+}
+
+static int run(const struct tool_request *request)
+{
+    return each_run(request, "info", do_file);
 }
 
 const struct tool_command info_command = {

@@ -28,6 +28,11 @@ const char *look_state_name(enum look_state state)
     return names[state];
 }
 
+const char *look_format_name(int format)
+{
+    return format == LAYOUT_SPARSE ? "sparse" : "dense";
+}
+
 const char *look_state_meaning(enum look_state state)
 {
     static const char *const meanings[] = {

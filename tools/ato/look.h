@@ -79,6 +79,9 @@ struct look {
 const char *look_state_name(enum look_state state);
 const char *look_state_meaning(enum look_state state);
 
+/* Returns the name of a format, of enum layout_format. */
+const char *look_format_name(int format);
+
 /* Opens the regular file `name`. -1 with ENOENT, EACCES, EINVAL (not a regular file), ... */
 int look_open(const char *name, int flags);
 

@@ -210,19 +210,8 @@ int mark_read(struct mark *m, const char *path)
     return r;
 }
 
-static int write_all(int fd, const void *from, uint64_t n)
-{
-    for (const char *at = from; n;) {
-        const ssize_t done = write(fd, at, n < 1 << 30 ? n : 1 << 30);
-        if (done < 0 && errno != EINTR)
-            return -1;
-        at += done > 0 ? done : 0;
-        n -= done > 0 ? (uint64_t)done : 0;
-    }
-    return 0;
-}
-
-int mark_write(struct mark *m, int fd, uint64_t length, const struct timespec *mtime)
+int mark_write(struct mark *m, const struct replacement *to, uint64_t length,
+               const struct timespec *mtime)
 {
     struct head head = begin;
     const uint64_t pages = pages_of(length), n = pages * sizeof(struct mark_digest);
@@ -233,8 +222,8 @@ int mark_write(struct mark *m, int fd, uint64_t length, const struct timespec *m
     head.seconds = mtime->tv_sec;
     head.nanoseconds = mtime->tv_nsec;
     const uint64_t sum = checksum_add(checksum(&head, sizeof(head)), m->digests, n);
-    if (write_all(fd, &head, sizeof(head)) == 0 && write_all(fd, m->digests, n) == 0 &&
-        write_all(fd, &sum, sizeof(sum)) == 0)
-        return 0;
-    return report_errno(errno, "cannot write the mark");
+    const bool good = replacement_write(to, &head, sizeof(head), 0) == 0 &&
+                      replacement_write(to, m->digests, n, sizeof(head)) == 0 &&
+                      replacement_write(to, &sum, sizeof(sum), (off_t)(sizeof(head) + n)) == 0;
+    return good ? 0 : report_errno(errno, "cannot write the mark");
 }

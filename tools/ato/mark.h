@@ -18,6 +18,8 @@
 #ifndef ATO_TOOLS_MARK_H
 #define ATO_TOOLS_MARK_H
 
+#include "replacement.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -57,7 +59,8 @@ bool mark_is_zero(const struct mark *m, uint64_t page);
 bool mark_was(const struct mark *m, uint64_t page, uint8_t flag);
 bool mark_has(const struct mark *m, uint64_t page, const char bytes[MARK_PAGE]);
 
-/* Writes the mark of a copy of that length and mtime to a descriptor. Returns 0; -1 with errno and report_sentence(). */
-int mark_write(struct mark *m, int fd, uint64_t length, const struct timespec *mtime);
+/* Writes the mark of a copy of that length and mtime. Returns 0; -1 with errno and report_sentence(). */
+int mark_write(struct mark *m, const struct replacement *to, uint64_t length,
+               const struct timespec *mtime);
 
 #endif

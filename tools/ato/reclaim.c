@@ -4,6 +4,7 @@
  *
  * A file is mapped in the domain of its manifest, as by `ato deploy`.
  */
+#include "each.h"
 #include "json.h"
 #include "look.h"
 #include "progress.h"
@@ -76,7 +77,7 @@ static void reclaim(struct reclaimed *r, const struct look *l, bool quiet)
     close(fd);
 }
 
-static void do_file(struct reclaimed *r, const char *name, bool quiet)
+static void look_and_reclaim(struct reclaimed *r, const char *name, bool quiet)
 {
     static struct look look;
     *r = (struct reclaimed){.name = name};
@@ -111,33 +112,31 @@ static void say(const struct reclaimed *r, bool quiet)
     fflush(out);
 }
 
+static void write_json(struct json *j, const struct reclaimed *r)
+{
+    json_object(j, NULL);
+    json_string(j, "file", r->name);
+    json_string(j, "error", r->status ? r->why : NULL);
+    json_number(j, "storage_before", r->before);
+    json_number(j, "storage", r->left);
+    json_end(j);
+}
+
+static int do_file(const char *name, const struct tool_request *request, struct json *j)
+{
+    struct reclaimed r;
+    look_and_reclaim(&r, name, request->quiet || j);
+    if (j)
+        write_json(j, &r);
+    else
+        say(&r, request->quiet);
+    return r.status;
+}
+
 static int run(const struct tool_request *request)
 {
-    struct json j;
-    int status = TOOL_GOOD;
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
-    if (request->json) {
-        json_start(&j, "reclaim");
-        json_list(&j, "files");
-    }
-    for (int i = 0; i < request->count; i++) {
-        struct reclaimed r;
-        do_file(&r, request->names[i], request->quiet || request->json);
-        if (request->json) {
-            json_object(&j, NULL);
-            json_string(&j, "file", r.name);
-            json_string(&j, "error", r.status ? r.why : NULL);
-            json_number(&j, "storage_before", r.before);
-            json_number(&j, "storage", r.left);
-            json_end(&j);
-        } else {
-            say(&r, request->quiet);
-        }
-        status = tool_worst(status, r.status);
-    }
-    if (request->json)
-        json_finish(&j, status);
-    return status;
+    return each_run(request, "reclaim", do_file);
 }
 
 const struct tool_command reclaim_command = {

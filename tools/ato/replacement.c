@@ -92,6 +92,21 @@ static int name_it(struct replacement *r)
     return -1;
 }
 
+int replacement_write(const struct replacement *r, const void *bytes, uint64_t n, off_t at)
+{
+    for (const char *from = bytes; n;) {
+        const ssize_t done = pwrite(r->fd, from, n, at);
+        if (done < 0 && errno != EINTR)
+            return -1;
+        if (done > 0) {
+            from += done;
+            at += done;
+            n -= (uint64_t)done;
+        }
+    }
+    return 0;
+}
+
 int replacement_commit(struct replacement *r, mode_t mode)
 {
     if (fchmod(r->fd, mode) < 0 || fsync(r->fd) < 0)

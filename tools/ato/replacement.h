@@ -8,6 +8,7 @@
 #define ATO_TOOLS_REPLACEMENT_H
 
 #include <limits.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 struct replacement {
@@ -24,6 +25,9 @@ int replacement_find(struct replacement *r, const char *path, struct stat *st);
 
 /* Makes the file, empty. Returns 0; -1 with errno and report_sentence(). */
 int replacement_begin(struct replacement *r);
+
+/* Writes all n bytes. Returns 0; -1 with errno. */
+int replacement_write(const struct replacement *r, const void *bytes, uint64_t n, off_t at);
 
 /* Gives it `mode`, and the place of the other one, durably. Returns 0; -1 as above. */
 int replacement_commit(struct replacement *r, mode_t mode);
