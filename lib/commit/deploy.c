@@ -7,6 +7,7 @@
 #include "lib/commit/deploy.h"
 
 #include "lib/commit/commit.h"
+#include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
@@ -17,7 +18,7 @@
  * page, they share a flush of their homes and one of their words. */
 enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
-static int copy_home(struct mapping *m, struct held_page *at)
+static int copy_home(struct mapping *m, struct held_page *at, bool cold)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
@@ -33,19 +34,20 @@ static int copy_home(struct mapping *m, struct held_page *at)
         return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
-    persist_home(&f->persist, at->homes.o, at->homes.r, mask);
+    persist_home(&f->persist, at->homes.o, at->homes.r, mask,
+                 cold && bitmap_count(mask) * SLICE_BYTES >= COLD_BYTES);
     at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
     return 0;
 }
 
-int deploy_held(struct mapping *m, struct page_set *h)
+int deploy_held(struct mapping *m, struct page_set *h, bool cold)
 {
     int r = 0;
     for (uint64_t i = 0; i < h->n && r == 0; i++)
         if (h->pages[i].file == m->file)
-            r = copy_home(m, &h->pages[i]);
+            r = copy_home(m, &h->pages[i], cold);
     if (commit_flush(h->pages, h->n) < 0)
         return -1; /* with pending masks: W4 when they are released */
     /* The pages that were copied may flip even if others failed. */
@@ -62,7 +64,7 @@ int deploy_committed(struct mapping *m, struct page_set *h)
      * the explorer lets one thread run at a time.
      * explorer: delay fence survives: for the same reason. */
     persist_fence(&m->file->persist);
-    return deploy_held(m, h);
+    return deploy_held(m, h, false);
 }
 
 /* Returns true if the page has no slice in R and is free. The holder of a page may be about to flip it, so
@@ -89,7 +91,7 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
         page_set_init(&h);
         int r = page_set_reserve(&h, &pages, 1);
         if (r == 0)
-            r = deploy_held(m, &h);
+            r = deploy_held(m, &h, false);
         page_set_release(&h);
         if (r < 0)
             return -1;
@@ -109,7 +111,7 @@ int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
                 (struct page_span){f, pages[i + k], pages[i + k], pages[i + k] * PAGE_BYTES + 1};
         struct page_set h;
         page_set_init(&h);
-        r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(m, &h) < 0;
+        r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(m, &h, false) < 0;
         page_set_release(&h);
         if (r)
             return -1;
@@ -146,12 +148,12 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
             page_set_add(&h, f, page, s, &homes);
         }
         if (h.n == BATCH) {
-            int r = deploy_held(m, &h);
+            int r = deploy_held(m, &h, false);
             page_set_release(&h);
             if (r < 0)
                 return;
         }
     }
-    (void)deploy_held(m, &h);
+    (void)deploy_held(m, &h, false);
     page_set_release(&h);
 }

@@ -10,9 +10,9 @@
  * -1 with errno. */
 int deploy_committed(struct mapping *m, struct page_set *h);
 
-/* Deploys all slices of the held pages of m's file. No held page has a pending mask. Returns 0; -1 with
- * errno. */
-int deploy_held(struct mapping *m, struct page_set *h);
+/* Deploys all slices of the held pages of m's file. No held page has a pending mask. `cold`: nobody is about to read them. Returns
+ * 0; -1 with errno. */
+int deploy_held(struct mapping *m, struct page_set *h, bool cold);
 
 /* Deploys all slices of n pages, in ascending order; waits for pages that others hold. Returns 0; -1 with errno. */
 int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n);

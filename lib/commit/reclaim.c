@@ -222,12 +222,26 @@ bool reclaim_is_due(const struct file *f, uint64_t more)
     return taken(f) + more * PAGE_BYTES > budget_of(f) / 4 * 3;
 }
 
+/* Returns true if the page has a place in a sparse reflection, and no space there. */
+static bool is_bare(const struct page_state *s)
+{
+    const uint8_t both = PAGE_R_ALLOCATED | PAGE_R_BARE;
+    return s && (__atomic_load_n(&s->flags, __ATOMIC_RELAXED) & both) == PAGE_R_BARE;
+}
+
 /* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
 static void consider(struct file *f, uint64_t place, struct page_set *h, bool any)
 {
     const uint64_t page = f->sparse ? place_page(f, place) : place;
     int r = 0;
-    struct page_state *s = page < layout_pages(file_size(f)) ? try_hold(f, page, &r) : NULL;
+    if (page >= layout_pages(file_size(f)))
+        return;
+    /* Others use the place before new ones, so that few have no space. */
+    if (is_bare(shared_peek(&f->shared, page))) {
+        place_spare(f, page);
+        return;
+    }
+    struct page_state *s = try_hold(f, page, &r);
     if (!s)
         return;
     if (look(f, page, s) > 0 && file_place(f, page) == place) {
@@ -287,6 +301,8 @@ static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
 /* Gives back the RefPages of those of n pages, in ascending order but for one step back, whose word is 0. */
 static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
+    if (space_waits(f))
+        return;
     const uint64_t each = layout_chunk(file_format(f));
     for (uint64_t i = 0, next; i < n; i = next) {
         struct places p = {.first = file_place(f, pages[i])};
@@ -307,6 +323,13 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
     }
 }
 
+/* Returns how many of n pages that a writer has brought home give their space back, rather than their places to others. */
+static uint64_t excess(const struct file *f, uint64_t n)
+{
+    const uint64_t is = taken(f), most = budget_of(f);
+    return !f->sparse ? n : is > most ? lesser(n, layout_pages(is - most)) : 0;
+}
+
 /* Brings a batch home, and gives its space back, or to a writer. *looks: pages that were looked at so far. Returns false if there is
  * nothing to bring home, or that failed. */
 static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
@@ -322,16 +345,14 @@ static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
         return false;
     for (; n < h.n; n++)
         pages[n] = h.pages[n].page;
-    const int r = deploy_held(&whole, &h);
+    const int r = deploy_held(&whole, &h, true);
     page_set_release(&h);
     if (r < 0)
         return false;
-    /* Sparse: another page gets the place, without a call to the kernel. */
-    if (space_waits(f) || (f->sparse && for_writer && !is_over(f, 0)))
-        for (uint64_t i = 0; i < n; i++)
-            place_spare(f, pages[i]);
-    else
-        give_back_pages(f, pages, n);
+    give_back_pages(f, pages, for_writer ? excess(f, n) : n);
+    /* Other pages get the places; those that have kept their space, without a call to the kernel. */
+    for (uint64_t i = 0; f->sparse && i < n; i++)
+        place_spare(f, pages[i]);
     return true;
 }
 
@@ -339,7 +360,7 @@ void reclaim_for(struct file *f, uint64_t more)
 {
     KEEP_ERRNO();
     unsigned looks = 0;
-    while (looks < LOOKS && !(f->sparse && place_has_spare(f)) && is_over(f, more) &&
+    while (looks < LOOKS && !(f->sparse && place_has_spares(f, more)) && is_over(f, more) &&
            bring_home(f, &looks, true))
         ;
 }
@@ -348,7 +369,7 @@ bool reclaim_step(struct file *f)
 {
     unsigned looks = 0;
     const uint64_t before = taken(f);
-    if (space_waits(f) && place_has_spare(f)) /* no more can be done for writers */
+    if (space_waits(f) && place_has_spares(f, 1)) /* no more can be done for writers */
         return false;
     return reclaim_is_due(f, 0) && !file_is_poisoned(f) && bring_home(f, &looks, false) &&
            taken(f) < before;

@@ -30,7 +30,7 @@
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 
-enum { FILE_SPARES = 32 };
+enum { FILE_SPARES = 64 };
 
 struct reader;
 
@@ -56,9 +56,8 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    uint64_t budget; /* bytes that its reflection may take (reclaim.h); 0: no limit */
-    uint32_t spares
-        [FILE_SPARES]; /* places + 1, with space, that their pages may do without (place.h); 0: none */
+    uint64_t budget;              /* bytes that its reflection may take (reclaim.h); 0: no limit */
+    uint32_t spares[FILE_SPARES]; /* places that their pages may do without (place.c); 0: none */
     /* Mappings that ask for the background thread (background.c), and the next file that it serves. */
     unsigned served;
     struct file *next_served;

@@ -148,21 +148,29 @@ uint64_t place_page(const struct file *f, uint64_t place)
     return __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
 }
 
-bool place_has_spare(const struct file *f)
+/* What file.spares has: place + 1, and whether the place has space. */
+#define SPARE(place, has_space) ((uint32_t)((place) + 1) << 1 | (has_space))
+#define SPARE_PLACE(spare)      ((uint64_t)((spare) >> 1) - 1)
+
+bool place_has_spares(const struct file *f, uint64_t n)
 {
+    uint64_t have = 0;
     for (unsigned i = 0; i < FILE_SPARES; i++)
-        if (__atomic_load_n(&f->spares[i], __ATOMIC_RELAXED))
-            return true;
-    return false;
+        have += __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED) & 1;
+    return have >= lesser(n, FILE_SPARES);
 }
 
 void place_spare(struct file *f, uint64_t page)
 {
-    const uint64_t place = file_place(f, page);
-    for (unsigned i = 0; i < FILE_SPARES && place != FILE_NO_PLACE; i++) {
-        uint32_t none = 0;
-        if (__atomic_compare_exchange_n(&f->spares[i], &none, (uint32_t)place + 1, false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    const struct page_state *s = shared_peek(&f->shared, page);
+    const uint64_t place = file_place_of(f, page, s);
+    if (place == FILE_NO_PLACE)
+        return;
+    const uint32_t spare = SPARE(place, !!(s->flags & PAGE_R_ALLOCATED));
+    for (unsigned i = 0; i < FILE_SPARES; i++) {
+        uint32_t is = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED);
+        if (is == spare || (!is && __atomic_compare_exchange_n(&f->spares[i], &is, spare, false,
+                                                               __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
             break;
     }
 }
@@ -185,39 +193,43 @@ static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct
 
 /* Takes a place from its page, which gets the place `own` of the held page `page` instead. Returns false if the page needs it, or
  * somebody holds it. */
-static bool take(struct file *f, uint64_t place, uint64_t page, uint64_t own)
+static bool take(struct file *f, uint64_t place, uint64_t page, uint64_t own, bool *has_space)
 {
     const uint64_t other = place_page(f, place);
     struct page_state *s = other < f->shared.capacity ? shared_peek(&f->shared, other) : NULL;
+    const struct page_state *taker = shared_peek(&f->shared, page);
     if (!s || !page_try_reserve(f, s))
         return false;
     /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
-    bool may = file_place_of(f, other, s) == place && s->version && !s->bitmap &&
-               (s->flags & PAGE_R_ALLOCATED) && !file_is_poisoned(f);
+    bool may =
+        file_place_of(f, other, s) == place && s->version && !s->bitmap && !file_is_poisoned(f);
+    *has_space = s->flags & PAGE_R_ALLOCATED;
     if (may) {
+        const uint8_t both = PAGE_R_ALLOCATED | PAGE_R_BARE;
         note(f, s, FILE_NO_PLACE);
-        __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->flags, (s->flags & (uint8_t)~both) | (taker->flags & PAGE_R_BARE),
+                         __ATOMIC_RELEASE);
     }
     /* First the note goes, then the entry: a takeover believes the notes. */
     if (may && own != FILE_NO_PLACE) {
-        note(f, shared_peek(&f->shared, page), FILE_NO_PLACE);
+        note(f, taker, FILE_NO_PLACE);
         may = hand_over(f, own, other, s) == 0;
     }
     page_release(s);
     return may;
 }
 
-uint64_t place_take_spare(struct file *f, uint64_t page)
+uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space)
 {
     const struct page_state *s = shared_peek(&f->shared, page);
     if (!s || s->bitmap) /* it needs its own */
         return FILE_NO_PLACE;
-    for (unsigned i = 0; i < FILE_SPARES; i++) {
-        const uint32_t noted = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)
-                                   ? __atomic_exchange_n(&f->spares[i], 0, __ATOMIC_RELAXED)
-                                   : 0;
-        if (noted && take(f, noted - 1, page, file_place(f, page)))
-            return noted - 1;
+    for (unsigned i = 0; i < 2 * FILE_SPARES; i++) { /* first those with space */
+        uint32_t *at = &f->spares[i % FILE_SPARES], spare = __atomic_load_n(at, __ATOMIC_RELAXED);
+        if (spare && (spare & 1) == (i < FILE_SPARES) &&
+            __atomic_compare_exchange_n(at, &spare, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+            take(f, SPARE_PLACE(spare), page, file_place(f, page), has_space))
+            return SPARE_PLACE(spare);
     }
     return FILE_NO_PLACE;
 }

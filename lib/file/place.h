@@ -34,13 +34,16 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
 /* Returns the page that the entry of a place below shared_header.next_place is of; it may be any number. */
 uint64_t place_page(const struct file *f, uint64_t place);
 
-/* Takes a place with space from a page that does not need it, if one is known, for the held page `page`, whose own place, if it has
- * one, goes to that page. Returns FILE_NO_PLACE if not, or if `page` has slices in R. Until place_give() the entry still has the other page's number. */
-uint64_t place_take_spare(struct file *f, uint64_t page);
+/* Takes a place from a page that does not need it, if one is known, for the held page `page`, whose own place, if it has one, goes to
+ * that page. Returns FILE_NO_PLACE if not, or if `page` has slices in R. Until place_give() the entry still has the other page's
+ * number. *has_space: stores to the place meet space. */
+uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space);
 
 /* Notes that the page, which has nothing valid in R, may give its place away. */
 void place_spare(struct file *f, uint64_t page);
-bool place_has_spare(const struct file *f);
+
+/* Returns true if at least n places with space are noted so, or as many as can be. */
+bool place_has_spares(const struct file *f, uint64_t n);
 
 /* Gives places to n held pages from `page` on that have none or the same ones. Returns 0; -1 with EIO. */
 int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places);

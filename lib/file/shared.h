@@ -49,6 +49,7 @@
 /* page_state.flags */
 #define PAGE_O_ALLOCATED 1u /* stores to O meet space */
 #define PAGE_R_ALLOCATED 2u /* stores to R and to the word meet space */
+#define PAGE_R_BARE      4u /* without that: the page's place in a sparse reflection has no space */
 
 /* page_state.notes: set by other threads than the holder */
 #define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is released */

@@ -217,43 +217,49 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
-/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1. */
+/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: the *n places are without. */
 static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
 {
     const uint64_t most = *n;
     const uint64_t own = file_place(f, page);
-    *n = 1;
+    bool has_space = false;
+    *n = 0;
     if (own != FILE_NO_PLACE && allocate_entry(f, own) < 0)
         return -1;
-    places[0] = place_take_spare(f, page);
-    if (places[0] != FILE_NO_PLACE)
-        return 0;
-    places[0] = own;
-    if (places[0] != FILE_NO_PLACE)
-        return allocate_places(f, places[0], 1);
-    while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)
-        ++*n;
-    places[0] = take_new(f, n);
-    for (uint64_t k = 1; k < *n; k++)
+    places[0] = place_take_spare(f, page, &has_space);
+    if (places[0] == FILE_NO_PLACE)
+        places[0] = own;
+    if (places[0] != FILE_NO_PLACE) {
+        *n = 1;
+        return has_space ? 0 : allocate_places(f, places[0], 1);
+    }
+    uint64_t more = 1;
+    while (more < most && file_place(f, page + more) == FILE_NO_PLACE)
+        more++;
+    places[0] = take_new(f, &more);
+    if (places[0] == FILE_NO_PLACE)
+        return -1;
+    for (uint64_t k = 1; k < more; k++)
         places[k] = places[0] + k;
-    return places[0] == FILE_NO_PLACE ? -1 : 0;
+    *n = more;
+    return 0;
 }
 
 /* Gives n held pages, CHUNK_SPARSE at most, places and space there. */
 static int make_places(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t places[CHUNK_SPARSE], done = 0;
-    for (uint64_t more; done < n; done += more) {
+    int r = 0;
+    for (uint64_t more; r == 0 && done < n; done += more) {
         more = n - done;
-        if (take_places(f, page + done, &more, places + done) < 0)
-            break;
+        r = take_places(f, page + done, &more, places + done);
     }
     /* After an error too: a place that is taken, and that no page has, is lost until the reflection is removed. */
     const int why = errno;
     if (place_give(f, page, done, places) < 0)
         return -1;
     errno = why;
-    return done < n ? -1 : 0;
+    return r;
 }
 
 /* ---- */
@@ -315,9 +321,9 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
     *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
 }
 
-static void forget_space(struct page_state *s)
+static void forget_space(struct page_state *s, uint8_t also)
 {
-    __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->flags, (s->flags & (uint8_t)~PAGE_R_ALLOCATED) | also, __ATOMIC_RELEASE);
 }
 
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
@@ -329,14 +335,14 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
             const uint64_t page = place_page(f, i);
             struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
             if (s && file_place_of(f, page, s) == i)
-                forget_space(s);
+                forget_space(s, PAGE_R_BARE);
         }
     } else {
         uint64_t near = 0, end = UINT64_MAX;
         if (!f->sparse)
             space_near(f, place, n, &near, &end);
         for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));)
-            forget_space(s);
+            forget_space(s, 0);
     }
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);

@@ -107,7 +107,7 @@ extern const struct persist_ops *persist_ops; /* tests store their own table her
 #define persist_line(p, dst, src) persist_scatter(p, dst, dst, src, 0, 1, false)
 
 /* Copies the slices of `mask` from R to O: with all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
-#define persist_home(p, o, r, mask) persist_scatter(p, o, o, r, ~0ull, mask, false)
+#define persist_home(p, o, r, mask, cold) persist_scatter(p, o, o, r, ~0ull, mask, cold)
 
 /* Stores anything else: journal lanes, manifests. dst and n are multiples of 8. */
 #define persist_copy(p, dst, src, n) SEAM_AT("copy", PERSIST_CALL(copy)(p, dst, src, n))

@@ -72,7 +72,7 @@ TEST_P(Persist, ScatterLineHomeCopyAndWordStoresWriteTheirTarget)
     memcpy(&expected_o[640], src + 1, 64);
     EXPECT_EQ(memcmp(o, expected_o.data(), 4096), 0);
 
-    persist_home(&p, o, r, 0x8000000000000101ull);
+    persist_home(&p, o, r, 0x8000000000000101ull, false);
     persist_fence(&p);
     for (unsigned i : {0, 8, 63})
         memcpy(&expected_o[i * 64], r + i * 64, 64);

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include <sys/mman.h>
@@ -298,6 +299,38 @@ TEST_P(Budget, AReflectionThatTakesMoreShrinksByAndBy)
         ASSERT_TRUE(put(m, 3500 + i, 1, i)) << m.sentence;
     EXPECT_LE(space(), MOST + SLACK);
     EXPECT_EQ(m.read(), content);
+}
+
+// Otherwise the reflection would have a place without space for nearly each page in the end, and a writer that looks for space would
+// meet few others.
+TEST(SparseBudget, PlacesWithoutSpaceAreUsedAgain)
+{
+    constexpr unsigned MANY = 8192, MOST = 128, CHUNK = 257, WRITES = 40000;
+    TempDir dir;
+    const std::string file = dir / "file";
+    write_file(file, Bytes(MANY * PAGE));
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    o.max_reflection_bytes = MOST * PAGE;
+    for (unsigned flags : {0u, ATO_BACKGROUND}) {
+        o.flags = flags;
+        Mapped m(file, o);
+        ASSERT_TRUE(m) << m.sentence;
+        unsigned page = 1;
+        for (unsigned i = 0; i < WRITES; i++) {
+            page = page * 1103515245 + 12345;
+            ASSERT_TRUE(m.write((page >> 16) % MANY * PAGE, Bytes(64, 1))) << m.sentence;
+        }
+        unsigned used = 0;
+        for (unsigned chunk = 0; chunk < MANY / (CHUNK - 1); chunk++) {
+            const Bytes entries =
+                read_at(reflection_of(file), uint64_t(chunk) * CHUNK * PAGE, PAGE);
+            for (size_t i = 0; i < PAGE; i += 16)
+                used += std::any_of(&entries[i], &entries[i] + 16, [](int byte) { return byte; });
+        }
+        EXPECT_LE(used, 4 * MOST);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
 }
 
 TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
