@@ -7,7 +7,6 @@
 #include "lib/commit/deploy.h"
 
 #include "lib/commit/commit.h"
-#include "lib/commit/store.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
@@ -35,7 +34,7 @@ static int copy_home(struct mapping *m, struct held_page *at, bool cold)
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     persist_home(&f->persist, at->homes.o, at->homes.r, mask,
-                 cold && bitmap_count(mask) * SLICE_BYTES >= COLD_BYTES);
+                 cold && bitmap_count(mask) * SLICE_BYTES >= PERSIST_COLD_BYTES);
     at->pending = mask;
     count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);

@@ -14,9 +14,8 @@
 #include "lib/page/page_set.h"
 #include "reflection/media/bitmap.h"
 
-/* Bytes of a page from which on it pays to store past the caches; and for how many ticks of the file's clock
- * (FILE_TICK bytes each) a page is taken to stay in the caches. */
-enum { COLD_BYTES = 1024, CACHED_TICKS = 4 };
+/* For how many ticks of the file's clock (FILE_TICK bytes each) a page is taken to stay in the caches. */
+enum { CACHED_TICKS = 4 };
 
 /*
  * Returns true if the lines that a write of n bytes stores to are probably not in the caches. They are the slices'
@@ -33,7 +32,7 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
     uint8_t now = clock ? clock : 1, then = s->written; /* 0: never written */
     /* Atomic: sleepers read the whole word (load.c). */
     __atomic_store_n(&s->written, now, __ATOMIC_RELAXED);
-    return n >= COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
+    return n >= PERSIST_COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }
 
 /* Returns which space is missing for a write of the slices in `mask`, which is not 0: that of their invalid homes, and

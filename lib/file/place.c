@@ -191,13 +191,14 @@ static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct
     return 0;
 }
 
-/* Takes a place from its page, which gets the place `own` of the held page `page` instead. Returns false if the page needs it, or
- * somebody holds it. */
-static bool take(struct file *f, uint64_t place, uint64_t page, uint64_t own, bool *has_space)
+/* Takes a place from its page, which gets the place of the taker's page, held and with that state, instead. Returns false if the page
+ * needs it, or somebody holds it. */
+static bool take(struct file *f, uint64_t place, uint64_t page, const struct page_state *taker,
+                 bool *has_space)
 {
     const uint64_t other = place_page(f, place);
     struct page_state *s = other < f->shared.capacity ? shared_peek(&f->shared, other) : NULL;
-    const struct page_state *taker = shared_peek(&f->shared, page);
+    const uint64_t own = file_place_of(f, page, taker);
     if (!s || !page_try_reserve(f, s))
         return false;
     /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
@@ -228,7 +229,7 @@ uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space)
         uint32_t *at = &f->spares[i % FILE_SPARES], spare = __atomic_load_n(at, __ATOMIC_RELAXED);
         if (spare && (spare & 1) == (i < FILE_SPARES) &&
             __atomic_compare_exchange_n(at, &spare, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-            take(f, SPARE_PLACE(spare), page, file_place(f, page), has_space))
+            take(f, SPARE_PLACE(spare), page, s, has_space))
             return SPARE_PLACE(spare);
     }
     return FILE_NO_PLACE;

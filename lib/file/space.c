@@ -217,7 +217,8 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
-/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: the *n places are without. */
+/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: the *n places are without, but their entries
+ * have space. */
 static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
 {
     const uint64_t most = *n;
@@ -229,6 +230,8 @@ static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *pla
     places[0] = place_take_spare(f, page, &has_space);
     if (places[0] == FILE_NO_PLACE)
         places[0] = own;
+    else if (!has_space && allocate_entry(f, places[0]) < 0)
+        return -1;
     if (places[0] != FILE_NO_PLACE) {
         *n = 1;
         return has_space ? 0 : allocate_places(f, places[0], 1);

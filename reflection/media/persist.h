@@ -99,6 +99,9 @@ extern const struct persist_ops *persist_ops; /* tests store their own table her
 
 /* ---- data: 64-byte lines to invalid homes (I2) ---- */
 
+/* Bytes of a page from which on it pays to store past the caches, if they do not have the lines. */
+enum { PERSIST_COLD_BYTES = 1024 };
+
 /* copy_kernel.scatter. `cold`: the target lines are probably not in the CPU's caches. */
 #define persist_scatter(p, o, r, src, bitmap, mask, cold)                                          \
     SEAM_AT("scatter", PERSIST_CALL(scatter)(p, o, r, src, bitmap, mask, cold))
