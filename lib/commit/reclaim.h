@@ -24,6 +24,8 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
  * written since the hand was there last stays for one more round; but a call looks at some hundred pages at most, and
  * takes what it finds from its second half on.
  *
+ * In a sparse reflection their places go to other pages (place.h), with their space if the reflection takes no more than the budget.
+ *
  * The caller holds pages; they, and others that somebody holds, stay. If too little can be given back, or what is kept takes
  * too much (such as the bitmaps), the reflection takes more than the budget. So there is no error. What it costs is counted as work of the process's mapping
  * that was made first.

@@ -6,6 +6,10 @@
  * nothing valid in R; the page that gets it is held too. So no two threads can take one place, and after a kill every entry still
  * belongs to some page. Entries from shared_header.next_place on were never used; the number grows when one is taken.
  *
+ * A page that has nothing valid in R may do without its place. Under a budget such places are noted in file.spares, with and without
+ * space, and the next pages that need one take these, before one that was never used: so the number of places stays near the
+ * number of RefPages in the budget, and those who look for space find it.
+ *
  * Where a page that was loaded has its place is noted beside its state in shared memory. For pages that were not loaded yet the
  * first process to map the file makes an index, once, from all entries on the media. That does not change afterwards: a page loses
  * its place only after it was loaded; if it counts as not loaded later (space_forget()), the entry has another page's number.

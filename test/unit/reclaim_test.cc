@@ -328,7 +328,7 @@ TEST(SparseBudget, PlacesWithoutSpaceAreUsedAgain)
             for (size_t i = 0; i < PAGE; i += 16)
                 used += std::any_of(&entries[i], &entries[i] + 16, [](int byte) { return byte; });
         }
-        EXPECT_LE(used, 4 * MOST);
+        EXPECT_LE(used, flags ? MANY / 4 : 4 * MOST); // the thread may be ahead of the writer
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     }
 }
