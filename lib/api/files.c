@@ -377,7 +377,7 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         return -1;
     f->shared.header->settled = true;
     if (!l->plain) {
-        if (f->shared.header->gives_back)
+        if (f->shared.header->gives_back || (f->budget && space_waits(f)))
             (void)plain_give_back(f);
         else if (f->budget) /* what is not given back in this time is kept */
             (void)reclaim_range(f, 0, UINT64_MAX / PAGE_BYTES - 1, clock_ns() + RECLAIM_NS);

@@ -229,6 +229,16 @@ static bool is_bare(const struct page_state *s)
     return s && (__atomic_load_n(&s->flags, __ATOMIC_RELAXED) & both) == PAGE_R_BARE;
 }
 
+/* Finds out whether the held page's place in a sparse reflection has space, if that is not known because an earlier life left it: from now
+ * on it has, or has none. Returns false if it has none. */
+static bool settle_space(struct file *f, uint64_t page, uint64_t place, struct page_state *s)
+{
+    if (!f->sparse || space_waits(f) || (s->flags & PAGE_R_ALLOCATED))
+        return true;
+    return s->bitmap ? space_make(f, page, PAGE_R_ALLOCATED) == 0
+                     : space_give_back(f, place, 1) < 0;
+}
+
 /* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
 static void consider(struct file *f, uint64_t place, struct page_set *h, bool any)
 {
@@ -247,7 +257,7 @@ static void consider(struct file *f, uint64_t place, struct page_set *h, bool an
     if (look(f, page, s) > 0 && file_place(f, page) == place) {
         const uint8_t seen = (uint8_t)(s->version >> 1);
         const struct homes homes = file_homes_of(f, page, s);
-        if (any || s->seen == seen) {
+        if ((any || s->seen == seen) && settle_space(f, page, place, s)) {
             page_set_add(h, f, page, s, &homes);
             return;
         }

@@ -148,7 +148,7 @@ uint64_t place_page(const struct file *f, uint64_t place)
     return __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
 }
 
-/* What file.spares has: place + 1, and whether the place has space. */
+/* What file.spares has: place + 1, and whether the place has space; first those that have. */
 #define SPARE(place, has_space) ((uint32_t)((place) + 1) << 1 | (has_space))
 #define SPARE_PLACE(spare)      ((uint64_t)((spare) >> 1) - 1)
 
@@ -157,7 +157,7 @@ bool place_has_spares(const struct file *f, uint64_t n)
     uint64_t have = 0;
     for (unsigned i = 0; i < FILE_SPARES; i++)
         have += __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED) & 1;
-    return have >= lesser(n, FILE_SPARES);
+    return have >= lesser(n, FILE_SPARES / 2);
 }
 
 void place_spare(struct file *f, uint64_t page)
@@ -166,8 +166,10 @@ void place_spare(struct file *f, uint64_t page)
     const uint64_t place = file_place_of(f, page, s);
     if (place == FILE_NO_PLACE)
         return;
-    const uint32_t spare = SPARE(place, !!(s->flags & PAGE_R_ALLOCATED));
-    for (unsigned i = 0; i < FILE_SPARES; i++) {
+    const bool has_space = __atomic_load_n(&s->flags, __ATOMIC_RELAXED) & PAGE_R_ALLOCATED;
+    const uint32_t spare = SPARE(place, has_space);
+    const unsigned begin = has_space ? 0 : FILE_SPARES / 2;
+    for (unsigned i = begin; i < begin + FILE_SPARES / 2; i++) {
         uint32_t is = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED);
         if (is == spare || (!is && __atomic_compare_exchange_n(&f->spares[i], &is, spare, false,
                                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
@@ -191,9 +193,14 @@ static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct
     return 0;
 }
 
+static void set_flags(struct page_state *s, uint8_t flags)
+{
+    __atomic_store_n(&s->flags, flags, __ATOMIC_RELEASE);
+}
+
 /* Takes a place from its page, which gets the place of the taker's page, held and with that state, instead. Returns false if the page
  * needs it, or somebody holds it. */
-static bool take(struct file *f, uint64_t place, uint64_t page, const struct page_state *taker,
+static bool take(struct file *f, uint64_t place, uint64_t page, struct page_state *taker,
                  bool *has_space)
 {
     const uint64_t other = place_page(f, place);
@@ -206,30 +213,32 @@ static bool take(struct file *f, uint64_t place, uint64_t page, const struct pag
         file_place_of(f, other, s) == place && s->version && !s->bitmap && !file_is_poisoned(f);
     *has_space = s->flags & PAGE_R_ALLOCATED;
     if (may) {
-        const uint8_t both = PAGE_R_ALLOCATED | PAGE_R_BARE;
+        /* First: after a kill in between, nobody takes it that there is space where there is no place. */
+        set_flags(s, s->flags & (uint8_t) ~(PAGE_R_ALLOCATED | PAGE_R_BARE));
         note(f, s, FILE_NO_PLACE);
-        __atomic_store_n(&s->flags, (s->flags & (uint8_t)~both) | (taker->flags & PAGE_R_BARE),
-                         __ATOMIC_RELEASE);
     }
     /* First the note goes, then the entry: a takeover believes the notes. */
     if (may && own != FILE_NO_PLACE) {
         note(f, taker, FILE_NO_PLACE);
         may = hand_over(f, own, other, s) == 0;
+        set_flags(s, s->flags | (taker->flags & PAGE_R_BARE));
     }
+    if (may)
+        set_flags(taker, taker->flags & (uint8_t)~PAGE_R_BARE);
     page_release(s);
     return may;
 }
 
 uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space)
 {
-    const struct page_state *s = shared_peek(&f->shared, page);
+    struct page_state *s = shared_peek(&f->shared, page);
     if (!s || s->bitmap) /* it needs its own */
         return FILE_NO_PLACE;
-    for (unsigned i = 0; i < 2 * FILE_SPARES; i++) { /* first those with space */
-        uint32_t *at = &f->spares[i % FILE_SPARES], spare = __atomic_load_n(at, __ATOMIC_RELAXED);
-        if (spare && (spare & 1) == (i < FILE_SPARES) &&
-            __atomic_compare_exchange_n(at, &spare, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-            take(f, SPARE_PLACE(spare), page, s, has_space))
+    for (unsigned i = 0; i < FILE_SPARES; i++) {
+        const uint32_t spare = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)
+                                   ? __atomic_exchange_n(&f->spares[i], 0, __ATOMIC_RELAXED)
+                                   : 0;
+        if (spare && take(f, SPARE_PLACE(spare), page, s, has_space))
             return SPARE_PLACE(spare);
     }
     return FILE_NO_PLACE;

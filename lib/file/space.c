@@ -228,10 +228,12 @@ static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *pla
     if (own != FILE_NO_PLACE && allocate_entry(f, own) < 0)
         return -1;
     places[0] = place_take_spare(f, page, &has_space);
-    if (places[0] == FILE_NO_PLACE)
+    if (places[0] == FILE_NO_PLACE) {
         places[0] = own;
-    else if (!has_space && allocate_entry(f, places[0]) < 0)
+        has_space = false;
+    } else if (!has_space && allocate_entry(f, places[0]) < 0) {
         return -1;
+    }
     if (places[0] != FILE_NO_PLACE) {
         *n = 1;
         return has_space ? 0 : allocate_places(f, places[0], 1);
@@ -324,36 +326,44 @@ void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first
     *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
 }
 
-static void forget_space(struct page_state *s, uint8_t also)
+static void forget_space(struct page_state *s)
 {
-    __atomic_store_n(&s->flags, (s->flags & (uint8_t)~PAGE_R_ALLOCATED) | also, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
+}
+
+/* Returns the state of the page that has a place; NULL: none has. */
+static struct page_state *state_at(const struct file *f, uint64_t place)
+{
+    const uint64_t page = place_page(f, place);
+    struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
+    return s && file_place_of(f, page, s) == place ? s : NULL;
 }
 
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
+    const bool alone = f->sparse && !space_waits(f); /* no other page may lose its space */
+    uint64_t near = 0, end = UINT64_MAX;
+    struct page_state *s;
+    if (!f->sparse)
+        space_near(f, place, n, &near, &end);
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    if (f->sparse && !space_waits(f)) {
-        for (uint64_t i = place; i < place + n; i++) {
-            const uint64_t page = place_page(f, i);
-            struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
-            if (s && file_place_of(f, page, s) == i)
-                forget_space(s, PAGE_R_BARE);
-        }
-    } else {
-        uint64_t near = 0, end = UINT64_MAX;
-        if (!f->sparse)
-            space_near(f, place, n, &near, &end);
-        for (struct page_state *s; (s = shared_next_state(&f->shared, &near, end));)
-            forget_space(s, 0);
-    }
+    for (uint64_t i = place; alone && i < place + n; i++)
+        if ((s = state_at(f, i)))
+            forget_space(s);
+    while (!alone && (s = shared_next_state(&f->shared, &near, end)))
+        forget_space(s);
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);
     /* I2: as a store to invalid homes. */
     if (fsops_punch(f->pairing.reflection, (off_t)layout_refpage(file_format(f), place),
-                    (off_t)(n * PAGE_BYTES)) == 0)
-        return 0;
-    return report_errno(errno, "cannot give space of the reflection of %s back", f->pairing.path);
+                    (off_t)(n * PAGE_BYTES)) < 0)
+        return report_errno(errno, "cannot give space of the reflection of %s back",
+                            f->pairing.path);
+    for (uint64_t i = place; alone && i < place + n; i++)
+        if ((s = state_at(f, i)))
+            __atomic_store_n(&s->flags, s->flags | PAGE_R_BARE, __ATOMIC_RELEASE);
+    return 0;
 }
 
 void space_forget(struct file *f, uint64_t page, uint64_t end)

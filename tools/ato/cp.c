@@ -294,13 +294,12 @@ static int take_snapshot(struct copied *c, const void *view)
     return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy") : 0;
 }
 
-/* Holds the file if it begins with the header of a database, and is not held yet. Returns 0; -1: c->why. */
+/* Holds the file if it begins with the header of a database. Returns 0; -1: c->why. */
 static int hold_database(struct copied *c, struct sqlite_hold *hold, const void *header,
                          bool is_plain)
 {
-    const bool is_held = c->database;
     c->database = sqlite_is_header(header);
-    if (is_held || !c->database)
+    if (!c->database)
         return 0;
     return sqlite_has_no_parts(c->to.path) < 0 || sqlite_hold(hold, header, is_plain) < 0
                ? end_as(c, TOOL_BAD, report_sentence())
@@ -314,7 +313,7 @@ static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hol
     const off_t size = ato_size(view);
     if (size < 0 || (size >= MASK_HEADER && !ato_memcpy(header, view, sizeof(header))))
         return end_by_library(c);
-    /* Again: a new database's header may be in the reflection. */
+    /* Again: the header that counts may be in the reflection. */
     if (hold_database(c, hold, header, is_plain) < 0)
         return -1;
     const int r = take_snapshot(c, view);
@@ -352,7 +351,6 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
     struct sqlite_hold hold = {
         .fd = own >= 0 ? own : fd, .writable = writes || own >= 0, .path = c->name};
     /* A database is held from before it is mapped until it is unmapped: otherwise SQLite could change its length meanwhile. */
-    c->database = false;
     int r = pread(fd, header, sizeof(header), 0) < 0
                 ? fail_at(c, "cannot read the file")
                 : hold_database(c, &hold, header, l->state == LOOK_PLAIN);

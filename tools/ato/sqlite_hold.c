@@ -149,7 +149,10 @@ static int refuse(const struct sqlite_hold *h, bool needs_all)
 
 int sqlite_hold(struct sqlite_hold *h, const void *header, bool is_plain)
 {
-    const bool needs_all = is_wal(header);
+    if (h->held)
+        return is_wal(header) && !h->all ? refuse(h, true) : 0;
+    /* A masked header in the file may be older than the one that counts. */
+    const bool needs_all = is_wal(header) && !mask_is_on(header);
     const uint64_t end = clock_ns() + (needs_all ? CLOSE_MS : WAIT_MS) * 1000000ull;
     h->all = false;
     while (!take(h, is_plain, needs_all)) {
@@ -157,6 +160,7 @@ int sqlite_hold(struct sqlite_hold *h, const void *header, bool is_plain)
             return refuse(h, needs_all);
         clock_nap(1000 * 1000);
     }
+    h->held = true;
     return has_no_hot_journal(h) < 0 ? -1 : has_no_log(h->path);
 }
 

@@ -18,13 +18,14 @@ struct sqlite_hold {
     int fd; /* of the database; open for writing, unless only SHARED is possible */
     bool writable;
     const char *path;
-    bool all; /* held so */
+    bool held, all; /* held at all; held so */
 };
 
 /* Returns whether a file that begins with these bytes is a database. The mask (lib/sqlite/mask.h) makes no difference. */
 bool sqlite_is_header(const void *header);
 
-/* Waits up to five seconds for a writer. `header`: MASK_HEADER bytes of the database, as libato has them. is_plain: it has no reflection. Returns
+/* Waits up to five seconds for a writer. `header`: MASK_HEADER bytes of the database: first as they are in the file, and once the file
+ * is mapped, as libato has them. is_plain: it has no reflection. Returns
  * 0; -1 with errno and report_sentence(): EBUSY (a program has it open, or writes to it), ENOTSUP (a part of it is in
  * another file). */
 int sqlite_hold(struct sqlite_hold *h, const void *header, bool is_plain);
