@@ -333,6 +333,31 @@ TEST(SparseBudget, PlacesWithoutSpaceAreUsedAgain)
     }
 }
 
+// Pages that were to give their places away, with space, have written since, and keep them: the writer allocates its own place again.
+TEST(SparseBudget, AWriterThatGetsNoOthersPlaceAllocatesItsOwn)
+{
+    constexpr size_t MANY = 320, FULL = 257, GIVEN_BACK = 128;
+    TempDir dir;
+    const std::string file = dir / "file";
+    write_file(file, Bytes(MANY * PAGE));
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    o.max_reflection_bytes = (FULL + 1) * PAGE;
+    Mapped m(file, o);
+    const auto put = [&](size_t page) { return m.write(page * PAGE, Bytes(64, 1)); };
+    for (size_t page = 0; page < FULL; page++)
+        ASSERT_TRUE(put(page)) << m.sentence;
+    ASSERT_TRUE(put(300)) << m.sentence; // brings a batch home; the first page's space is too much
+    for (size_t page = GIVEN_BACK + 2; page < GIVEN_BACK + 32; page++)
+        ASSERT_TRUE(put(page)) << m.sentence;
+    FsFaults faults;
+    faults.before = [](const FsCall &c) {
+        return std::string(c.op) == "fallocate" ? ENOSPC : GO_ON;
+    };
+    EXPECT_FALSE(put(GIVEN_BACK)) << "a store into a hole";
+    EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+}
+
 TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
 {
     small.max_reflection_bytes = 1;
