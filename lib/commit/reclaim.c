@@ -311,8 +311,6 @@ static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
 /* Gives back the RefPages of those of n pages, in ascending order but for one step back, whose word is 0. */
 static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
-    if (space_waits(f))
-        return;
     const uint64_t each = layout_chunk(file_format(f));
     for (uint64_t i = 0, next; i < n; i = next) {
         struct places p = {.first = file_place(f, pages[i])};
@@ -333,11 +331,15 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
     }
 }
 
-/* Returns how many of n pages that a writer has brought home give their space back, rather than their places to others. */
-static uint64_t excess(const struct file *f, uint64_t n)
+/* Returns how many of n pages that were brought home give their space back, and do not only give their places to others. */
+static uint64_t excess(const struct file *f, uint64_t n, bool for_writer)
 {
+    if (space_waits(f))
+        return 0;
+    if (!f->sparse || !for_writer)
+        return n;
     const uint64_t is = taken(f), most = budget_of(f);
-    return !f->sparse ? n : is > most ? lesser(n, layout_pages(is - most)) : 0;
+    return is > most ? lesser(n, layout_pages(is - most)) : 0;
 }
 
 /* Brings a batch home, and gives its space back, or to a writer. *looks: pages that were looked at so far. Returns false if there is
@@ -359,7 +361,7 @@ static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
     page_set_release(&h);
     if (r < 0)
         return false;
-    give_back_pages(f, pages, for_writer ? excess(f, n) : n);
+    give_back_pages(f, pages, excess(f, n, for_writer));
     /* Other pages get the places; those that have kept their space, without a call to the kernel. */
     for (uint64_t i = 0; f->sparse && i < n; i++)
         place_spare(f, pages[i]);

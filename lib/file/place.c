@@ -211,7 +211,7 @@ static bool take(struct file *f, uint64_t place, uint64_t page, struct page_stat
     /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
     bool may =
         file_place_of(f, other, s) == place && s->version && !s->bitmap && !file_is_poisoned(f);
-    *has_space = s->flags & PAGE_R_ALLOCATED;
+    const bool space = s->flags & PAGE_R_ALLOCATED;
     if (may) {
         /* First: after a kill in between, nobody takes it that there is space where there is no place. */
         set_flags(s, s->flags & (uint8_t) ~(PAGE_R_ALLOCATED | PAGE_R_BARE));
@@ -223,8 +223,10 @@ static bool take(struct file *f, uint64_t place, uint64_t page, struct page_stat
         may = hand_over(f, own, other, s) == 0;
         set_flags(s, s->flags | (taker->flags & PAGE_R_BARE));
     }
-    if (may)
+    if (may) {
         set_flags(taker, taker->flags & (uint8_t)~PAGE_R_BARE);
+        *has_space = space;
+    }
     page_release(s);
     return may;
 }

@@ -40,7 +40,8 @@ uint64_t place_page(const struct file *f, uint64_t place);
 
 /* Takes a place from a page that does not need it, if one is known, for the held page `page`, whose own place, if it has one, goes to
  * that page. Returns FILE_NO_PLACE if not, or if `page` has slices in R. Until place_give() the entry still has the other page's
- * number. *has_space: stores to the place meet space. */
+ * number. *has_space becomes whether stores to the place meet space, if one is
+ * returned. */
 uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space);
 
 /* Notes that the page, which has nothing valid in R, may give its place away. */

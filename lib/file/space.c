@@ -228,12 +228,10 @@ static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *pla
     if (own != FILE_NO_PLACE && allocate_entry(f, own) < 0)
         return -1;
     places[0] = place_take_spare(f, page, &has_space);
-    if (places[0] == FILE_NO_PLACE) {
+    if (places[0] == FILE_NO_PLACE)
         places[0] = own;
-        has_space = false;
-    } else if (!has_space && allocate_entry(f, places[0]) < 0) {
+    else if (!has_space && allocate_entry(f, places[0]) < 0)
         return -1;
-    }
     if (places[0] != FILE_NO_PLACE) {
         *n = 1;
         return has_space ? 0 : allocate_places(f, places[0], 1);
