@@ -503,11 +503,11 @@ class Bench(Lab):
                 signal.signal(one, signal.SIG_DFL)
             with subprocess.Popen([lab.TOOL, 'bench', '--json', self.dir], env=self.env, preexec_fn=heed,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
-                manifests = []
-                while not manifests and bench.poll() is None:
+                ids = []
+                while not ids and bench.poll() is None:
                     time.sleep(0.01)
-                    manifests = glob.glob(self.dir + '/.ato-bench-*/.ato/*.manifest')
-                ids = [self.peek(path, 32, 16).hex() for path in manifests]
+                    found = [self.peek(path, 32, 16) for path in glob.glob(self.dir + '/.ato-bench-*/.ato/*.manifest')]
+                    ids = [one.hex() for one in found if any(one)]  # a manifest gets its name before its bytes
                 bench.send_signal(number)
                 self.assertEqual(bench.communicate(), (b'', b''))
                 self.assertEqual(bench.returncode, -number)
