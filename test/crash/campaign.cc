@@ -42,7 +42,7 @@ Bounds bounds_of(const Effort &effort, uint64_t round)
     Bounds b;
     if (is_survey(effort, round)) {
         b.images = b.lives = b.life_images = 1;
-        b.apart = 4;
+        b.apart = 12;
     } else if (effort.is_long) {
         b.whole = Choices::EXHAUSTIVE;
         b.images = 300;
@@ -196,7 +196,8 @@ std::vector<Combination> combinations(const std::string &name)
     return list;
 }
 
-void keep_one_format(std::vector<Combination> &list, uint64_t seed)
+void keep_one_format(std::vector<Combination> &list, uint64_t seed,
+                     const std::function<bool(const Combination &)> &is_needed)
 {
     std::map<std::pair<size_t, int>, unsigned> formats; // bit 0: dense, 1: sparse
     for (const Combination &c : list)
@@ -205,7 +206,8 @@ void keep_one_format(std::vector<Combination> &list, uint64_t seed)
         const uint64_t place = c.number * 4 + static_cast<uint64_t>(c.domain);
         const uint64_t luck = mix(seed ^ mix(place));
         const unsigned there = formats[{c.number, c.domain}];
-        return there == 3 ? c.sparse != (luck & 1) : there == 2 && luck % 4 != 0;
+        const bool other = there == 3 ? c.sparse != (luck & 1) : there == 2 && luck % 4 != 0;
+        return other && !is_needed(c);
     };
     list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
 }

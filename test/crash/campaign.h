@@ -32,8 +32,10 @@ const char *domain_name(int domain);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
-// Keeps one format of each case in a domain, which the seed chooses. Of those with sparse reflections only, it keeps a quarter.
-void keep_one_format(std::vector<Combination> &list, uint64_t seed);
+// Keeps one format of each case in a domain, which the seed chooses; of those with sparse reflections only, a quarter; and those
+// that are needed.
+void keep_one_format(std::vector<Combination> &list, uint64_t seed,
+                     const std::function<bool(const Combination &)> &is_needed);
 
 // One crash, by three values: SEED:EVENT:CHOICE.
 struct Crash {

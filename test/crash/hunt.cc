@@ -42,17 +42,6 @@ bool may_show(const Mutant &m, const Combination &c)
     return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && c.domain == ATO_DOMAIN_MSYNC);
 }
 
-// `names`: prefixes of names, separated by |.
-bool is_one_of(const std::string &name, const std::string &names)
-{
-    for (size_t at = 0, end; at < names.size(); at = end + 1) {
-        end = std::min(names.find('|', at), names.size());
-        if (name.compare(0, end - at, names, at, end - at) == 0)
-            return true;
-    }
-    return false;
-}
-
 Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t seed)
 {
     Where w;
@@ -62,7 +51,7 @@ Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t 
         if (!may_show(m, c) || (c.what().use && m.code == CodeFault::None))
             continue;
         bool near = c.own_sites.count(m.mutation.site) != 0 || m.code != CodeFault::None;
-        if (near && is_one_of(c.name(), m.cases))
+        if (near && m.has_case(c.name()))
             w.made.push_back(&c);
         else if (m.code != CodeFault::None)
             continue;
@@ -175,21 +164,9 @@ constexpr size_t MOST_OF_A_CHANGE = 6;
 class Hunt
 {
   public:
-    Hunt(const Effort &e, const std::vector<Combination> &l, const Quarry &q)
-        : effort(e), list(l), whole(q.is_all()), mutants(all_mutants()), workers(e.cpus)
+    Hunt(const Effort &e, const std::vector<Combination> &l, const std::vector<Mutant> &m, bool all)
+        : effort(e), list(l), whole(all), mutants(m), workers(e.cpus)
     {
-        auto other = [&](const Mutant &m) {
-            auto is_there = [&](const std::string &f) { return m.place.rfind(f + ":", 0) == 0; };
-            return m.name().find(q.name) == std::string::npos ||
-                   (!q.files.empty() && std::none_of(q.files.begin(), q.files.end(), is_there));
-        };
-        mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
-        if (!q.files.empty() && mutants.size() > MOST_OF_A_CHANGE) {
-            printf("%zu faults lie in files that changed: %zu of them, chosen by the seed\n",
-                   mutants.size(), MOST_OF_A_CHANGE);
-            std::shuffle(mutants.begin(), mutants.end(), std::mt19937_64(e.seed));
-            mutants.erase(mutants.begin() + MOST_OF_A_CHANGE, mutants.end());
-        }
     }
 
     Score run()
@@ -218,7 +195,7 @@ class Hunt
     const Effort &effort;
     const std::vector<Combination> &list;
     const bool whole;
-    std::vector<Mutant> mutants;
+    const std::vector<Mutant> &mutants;
     Workers workers; // job: the number of a mutant; its controls have this number plus one or two
                      // times the number of mutants
     Score score;
@@ -298,10 +275,28 @@ class Hunt
 
 } // namespace
 
-Score hunt(const Effort &effort, const std::vector<Combination> &list, const Quarry &quarry)
+std::vector<Mutant> choose_mutants(const Quarry &q, uint64_t seed)
 {
-    Hunt all(effort, list, quarry);
-    Score score = all.run();
+    std::vector<Mutant> mutants = all_mutants();
+    auto other = [&](const Mutant &m) {
+        auto is_there = [&](const std::string &f) { return m.place.rfind(f + ":", 0) == 0; };
+        return m.name().find(q.name) == std::string::npos ||
+               (!q.files.empty() && std::none_of(q.files.begin(), q.files.end(), is_there));
+    };
+    mutants.erase(std::remove_if(mutants.begin(), mutants.end(), other), mutants.end());
+    if (!q.files.empty() && mutants.size() > MOST_OF_A_CHANGE) {
+        printf("%zu faults lie in files that changed: %zu of them, chosen by the seed\n",
+               mutants.size(), MOST_OF_A_CHANGE);
+        std::shuffle(mutants.begin(), mutants.end(), std::mt19937_64(seed));
+        mutants.erase(mutants.begin() + MOST_OF_A_CHANGE, mutants.end());
+    }
+    return mutants;
+}
+
+Score hunt(const Effort &effort, const std::vector<Combination> &list,
+           const std::vector<Mutant> &mutants, const Quarry &quarry)
+{
+    Score score = Hunt(effort, list, mutants, quarry.is_all()).run();
     if (!score.mutants && !quarry.name.empty()) {
         fprintf(stderr, "no mutant's name contains '%s'\n", quarry.name.c_str());
         score.violations++;

@@ -8,6 +8,7 @@
 #define ATO_TEST_CRASH_HUNT_H
 
 #include "campaign.h"
+#include "mutants.h"
 
 namespace crash
 {
@@ -31,8 +32,12 @@ struct Quarry {
     }
 };
 
-// Hunts in the combinations of a list that was explored.
-Score hunt(const Effort &effort, const std::vector<Combination> &list, const Quarry &quarry);
+// Of those in files, at most a few: the seed decides which.
+std::vector<Mutant> choose_mutants(const Quarry &quarry, uint64_t seed);
+
+// Hunts the mutants that were chosen, in the combinations of a list that was explored.
+Score hunt(const Effort &effort, const std::vector<Combination> &list,
+           const std::vector<Mutant> &mutants, const Quarry &quarry);
 
 } // namespace crash
 

@@ -3,11 +3,8 @@
 // The crash explorer's command line: explores, hunts the mutants and prints the results; or replays
 // one crash.
 #include "hunt.h"
-#include "mutants.h"
 
-extern "C" {
-}
-
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -63,15 +60,21 @@ int explore_all(Options &o)
         fprintf(stderr, "no operation, domain and format has '%s' in its name\n", o.only.c_str());
         return 2;
     }
+    std::vector<Mutant> mutants;
+    if (o.mutants)
+        mutants = choose_mutants(o.quarry, o.effort.seed);
     if (!o.both && o.only.empty())
-        keep_one_format(list, o.effort.seed);
+        keep_one_format(list, o.effort.seed, [&](const Combination &c) {
+            return std::any_of(mutants.begin(), mutants.end(),
+                               [&](const Mutant &m) { return m.has_case(c.name()); });
+        });
     say(std::to_string(list.size()) + " combinations of operation, domain and format, " +
         std::to_string(o.effort.cpus) + " at a time, seed " + std::to_string(o.effort.seed));
     o.effort.scouts = o.mutants ? 3 : 0;
     Totals totals = explore(o.effort, list);
     Score score;
     if (o.mutants)
-        score = hunt(o.effort, list, o.quarry);
+        score = hunt(o.effort, list, mutants, o.quarry);
     totals.violations += score.violations;
     print_table(list);
     printf("\nimages %zu, recoveries %llu, violations %llu, mutants killed %zu of %zu, "

@@ -95,6 +95,17 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
 
 } // namespace
 
+// The prefixes are separated by |.
+bool Mutant::has_case(const std::string &name) const
+{
+    for (size_t at = 0, end; at < cases.size(); at = end + 1) {
+        end = std::min(cases.find('|', at), cases.size());
+        if (name.compare(0, end - at, cases, at, end - at) == 0)
+            return true;
+    }
+    return false;
+}
+
 std::string short_place(const std::string &site)
 {
     for (const char *top : {"reflection/", "lib/"}) {

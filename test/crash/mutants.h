@@ -22,6 +22,7 @@ struct Mutant {
     CodeFault code = CodeFault::None;
     // Prefixes of the names of the cases made for it. A fault of the code runs in no other cases.
     std::string cases;
+    bool has_case(const std::string &name) const;
     std::string name() const
     {
         return fault + ", " + place;
