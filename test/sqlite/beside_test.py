@@ -396,6 +396,30 @@ class Beside(unittest.TestCase):
                     banks.append(self.try_mode(mode, '/dev/shm', dice))
             self.assertTrue(any(saw(bank) for bank in banks if bank.mode == mode), f'{mode}: {what} was not seen')
 
+    def test_ato_cp_does_not_believe_a_masked_header_in_the_file(self):
+        folder = tempfile.mkdtemp(prefix='ato-test-', dir='/dev/shm')
+        path, copy = os.path.join(folder, 'bank.db'), os.path.join(folder, 'copy.db')
+        subprocess.run(['sqlite3', path, 'PRAGMA journal_mode = wal; CREATE TABLE t(a); INSERT INTO t VALUES(7)'], check=True, capture_output=True)
+        is_copied = threading.Event()
+
+        def lines():
+            yield 0, f'.bail on\n.load {EXTENSION}\n.open file:{path}?vfs=ato\n'
+            yield 1, 'PRAGMA journal_mode = delete;\nSELECT 1;\n'
+            is_copied.wait(60)
+
+        writer = Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], {'ATO_SQLITE_SHARE': 'ato'}, lines())
+        try:
+            writer.wait(30)
+            with open(path, 'rb') as file:
+                header = file.read(22)
+            self.assertEqual(header[21], 190, 'masked, and WAL')
+            subprocess.run([ATO, 'cp', '--quiet', path, copy], check=True)
+            self.assertEqual(sqlite3.connect(copy).execute('SELECT a FROM t').fetchall(), [(7,)])
+        finally:
+            is_copied.set()
+            self.assertEqual(writer.end(False), '')
+        shutil.rmtree(folder)
+
 
 if __name__ == '__main__':
     if sys.argv[1] == '--write':
