@@ -19,12 +19,17 @@ static struct layout_entry *entry_of(const struct file *f, uint64_t place)
 #define INDEX_PAGE(entry)  (((entry) / LAYOUT_PLACES) - 1)
 #define INDEX_PLACE(entry) ((entry) % LAYOUT_PLACES)
 
+/* Where the search for a page begins. */
+static uint64_t index_hash(const struct file *f, uint64_t page)
+{
+    return page * 0x9e3779b97f4a7c15ull >> (64 - f->shared.index_bits);
+}
+
 /* Returns the entry of a page, or the free one where it would be. NULL: there is neither, in a damaged index (shared memory is not
  * trusted). */
 static uint64_t *index_look(const struct file *f, uint64_t page)
 {
-    const unsigned bits = f->shared.index_bits;
-    const uint64_t n = 1ull << bits, from = page * 0x9e3779b97f4a7c15ull >> (64 - bits);
+    const uint64_t n = 1ull << f->shared.index_bits, from = index_hash(f, page);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t *at = &f->shared.index[(from + i) % n];
         const uint64_t entry = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -36,13 +41,19 @@ static uint64_t *index_look(const struct file *f, uint64_t page)
 
 uint64_t place_count(const struct file *f)
 {
-    const uint64_t places = file_places(f, 0);
-    uint64_t n = 0;
+    const uint64_t places = file_places(f, 0), chunks = places / CHUNK_SPARSE;
+    uint64_t some = 0,
+             none = chunks; /* up to here there are meta pages; from here on there are none */
     if (places == UINT64_MAX)
         return UINT64_MAX;
-    FOR_EACH_META(chunk, f->pairing.reflection, LAYOUT_SPARSE, 0, places / CHUNK_SPARSE)
-    n += CHUNK_SPARSE;
-    return n;
+    while (some < none) {
+        const uint64_t middle = (some + none) / 2;
+        if (meta_next(f->pairing.reflection, LAYOUT_SPARSE, middle, chunks) < chunks)
+            some = middle + 1;
+        else
+            none = middle;
+    }
+    return some * CHUNK_SPARSE;
 }
 
 static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t word, uint64_t size)
@@ -84,6 +95,8 @@ int place_build(const struct file *f, uint64_t size, uint64_t *next)
         uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
         if (file_read_words(f, chunk * CHUNK_SPARSE, CHUNK_SPARSE, words, pages) < 0)
             return -1;
+        for (uint64_t i = 0; i < CHUNK_SPARSE; i++)
+            __builtin_prefetch(&f->shared.index[index_hash(f, pages[i])], 1);
         for (uint64_t i = 0; i < CHUNK_SPARSE; i++) {
             const uint64_t place = chunk * CHUNK_SPARSE + i;
             if (!pages[i] && !words[i]) {

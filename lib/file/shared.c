@@ -55,7 +55,7 @@ static uint64_t groups_behind(uint64_t capacity_pages)
 unsigned shared_index_bits(uint64_t places)
 {
     unsigned bits = 4;
-    while (1ull << bits < 2 * places)
+    while (1ull << bits < places + places / 4)
         bits++;
     return bits;
 }
@@ -281,6 +281,7 @@ int shared_make_index(struct shared *s, uint64_t n)
     const uint64_t at = (uint64_t)((char *)s->index - s->base);
     if (shared_allocate(s, at, 8ull << bits, "an index of places") < 0)
         return -1;
+    madvise(s->index, 8ull << bits, MADV_POPULATE_WRITE); /* all at once; older kernels cannot */
     s->header->index_bits = s->index_bits = bits;
     return 0;
 }

@@ -258,7 +258,7 @@ struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t 
  * emptied; that is logged. */
 void shared_close(struct shared *s, bool remove);
 
-/* Returns the bits of an index that n places fill to a half at most. */
+/* Returns the bits of an index that n places fill to four fifths at most. */
 unsigned shared_index_bits(uint64_t n);
 
 /* Makes the index, with room for n places. Returns 0; -1 with ENOSPC, EFBIG. */

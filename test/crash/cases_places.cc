@@ -58,6 +58,22 @@ void before_limited(Actor &a)
     a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
 }
 
+// Each page has a place; few places have space, and more may not: so pages exchange their places.
+void before_exchange(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    litter(a, 0);
+    a.write_sparsely(m, 0, BYTES);
+    a.deploy(m, 0, BYTES);
+    a.reclaim(m, 0, BYTES);
+    for (uint64_t page : FIRST)
+        a.write(m, page * PAGE + a.random.below(3000), 1 + a.random.below(700));
+    litter_journals(a);
+    a.unmap(m, ATO_UNMAP_FAST);
+    limit(a);
+    a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+}
+
 // The places of one meta page are nearly used up.
 void before_next_meta_page(Actor &a)
 {
@@ -85,6 +101,20 @@ void claim_at_seams(Actor &a)
     for (int i = 0; i < 5; i++) {
         const uint64_t seam = (1 + a.random.below(PAGES)) * PAGE, left = 1 + a.random.below(60);
         a.write(the(a), seam - left, left + 1 + a.random.below(60));
+    }
+}
+
+// A page takes the place of one of the first pages, and gives it its own. Without a limit that page uses it, in a commit of two pages:
+// nothing else has made the number in the entry durable.
+void exchange(Actor &a)
+{
+    a.write(the(a), in_a_page(a), 1 + a.random.below(60));
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    a.world.budget = 0;
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    for (uint64_t page : FIRST) {
+        const uint64_t left = 1 + a.random.below(60);
+        a.write(m, page * PAGE - left, left + 1 + a.random.below(60));
     }
 }
 
@@ -285,6 +315,7 @@ const std::vector<Case> &place_cases()
          nullptr,
          ALL,
          NEVER},
+        {"places, exchanged", ALL, {BYTES}, before_exchange, exchange, 0, nullptr, ALL, NEVER},
         {"places, mapped again",
          ALL,
          {BYTES},

@@ -72,6 +72,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"delay fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
         {"tear word", "reflection/format/journal.c", "write, two pages' seam|write, pages"},
         {"", "lib/file/place.c", "places, at seams|places, mapped again"},
+        {"drop flush", "lib/file/place.c", "places, exchanged|places, at seams"},
         {"drop fence", "lib/file/place.c", "places, a note"},
         {"delay fence", "lib/file/place.c", "places, a note"},
         {"", "reflection/recovery/pairing_open.c", "unmap|domain changed, unmapped"},

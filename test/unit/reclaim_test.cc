@@ -358,6 +358,75 @@ TEST(SparseBudget, AWriterThatGetsNoOthersPlaceAllocatesItsOwn)
     EXPECT_EQ(m.error, ENOSPC) << m.sentence;
 }
 
+// The file is mapped here too. A page whose place a killed writer was about to take is without place and space for all.
+TEST(SparseBudget, APageThatAKilledWriterTookThePlaceOfGetsAnotherOne)
+{
+    constexpr size_t MANY = 320, FULL = 257, GIVEN_BACK = 128;
+    TempDir dir;
+    const std::string file = dir / "file";
+    Bytes content(MANY * PAGE);
+    write_file(file, content);
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    o.max_reflection_bytes = (FULL + 1) * PAGE;
+    Mapped m(file, o);
+    ASSERT_TRUE(m) << m.sentence;
+    const auto put = [&](Mapped &by, size_t page, char byte) {
+        std::fill_n(content.begin() + static_cast<long>(page * PAGE), 64, byte);
+        return by.write(page * PAGE, Bytes(64, byte));
+    };
+    ASSERT_EQ(in_child([&] {
+                  Mapped other(file, o);
+                  bool good = bool(other);
+                  for (size_t page = 0; page < FULL; page++)
+                      good = good && put(other, page, 1);
+                  good = good && put(other, 300, 1); // one page has a place without space now
+                  PersistFaults faults;
+                  faults.before = [](const PersistCall &c) {
+                      const std::string op = c.op, site = c.site;
+                      const bool hands_over =
+                          op == "store_word" && site.find("place.c") != site.npos;
+                      return hands_over ? DIE : GO_ON;
+                  };
+                  return good && put(other, GIVEN_BACK, 2) ? 0 : 1;
+              }),
+              CUT);
+    for (size_t page = 0; page < FULL; page++)
+        put(m, page, 3);
+    EXPECT_EQ(m.error, 0) << m.sentence;
+    std::fill_n(content.begin() + 300 * PAGE, 64, 1);
+    EXPECT_EQ(m.read(), content);
+}
+
+// Otherwise each write would cost a call to the kernel, from the first burst on.
+TEST(SparseBudget, PlacesWithoutSpaceLeaveRoomForThoseWithIt)
+{
+    constexpr unsigned MANY = 4096, MOST = 1024, WRITES = 4000;
+    TempDir dir;
+    const std::string file = dir / "file";
+    write_file(file, Bytes(MANY * PAGE));
+    ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
+    o.format = ATO_FORMAT_SPARSE;
+    {
+        Mapped m(file, o);
+        for (size_t page = 0; page < MANY; page++)
+            ASSERT_TRUE(m && m.write(page * PAGE, Bytes(64, 1))) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    }
+    o.max_reflection_bytes = MOST * PAGE;
+    Mapped m(file, o);
+    ASSERT_TRUE(m) << m.sentence;
+    FsFaults faults;
+    unsigned page = 1;
+    for (unsigned i = 0; i < 2 * WRITES; i++) {
+        if (i == WRITES) // it has gone down to the budget
+            faults.calls.clear();
+        page = page * 1103515245 + 12345;
+        ASSERT_TRUE(m.write((page >> 16) % MANY * PAGE, Bytes(64, 1))) << m.sentence;
+    }
+    EXPECT_LE(faults.count("fallocate"), WRITES / 4);
+}
+
 TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
 {
     small.max_reflection_bytes = 1;
