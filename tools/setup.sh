@@ -100,6 +100,30 @@ need_clang()
     need_packages "libclang-rt-${version%%.*}-dev"
 }
 
+# ---- Sources of Debian's packages ----
+
+# apt with lists of its own, in $FOLDER/apt: those of the machine are left as they are.
+apt_for_sources()
+{
+    apt-get -qq -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$FOLDER/apt/sources" \
+        -o "Dir::State::Lists=$FOLDER/apt/lists" -o "Dir::Cache=$FOLDER/apt/cache" \
+        -o APT::Sandbox::User= "$@"
+}
+
+# Where the machine has its packages from, there are their sources.
+write_apt_sources()
+{
+    local list='' parts='' file
+
+    eval "$(apt-config shell list Dir::Etc::sourcelist/f parts Dir::Etc::sourceparts/d)"
+    for file in "$parts"*.sources; do
+        [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$FOLDER/apt/sources/${file##*/}"
+    done
+    for file in "$list" "$parts"*.list; do
+        [ ! -f "$file" ] || sed -n 's/^deb[[:space:]]/deb-src /p' "$file" >"$FOLDER/apt/sources/${file##*/}"
+    done
+}
+
 # ---- Running ----
 
 # A filter of the user's would leave out tests.
