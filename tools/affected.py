@@ -27,7 +27,7 @@ import count_tests
 PATH = re.compile(r'-D\w+=[\\"\']*(/[^\\"\' ]+)')
 # Tests of files that no other test covers.
 COMMANDS = {r'test/models/': 'tools/check-models', r'test/crash/': 'tools/explore', r'test/sqlite/suite/': 'tools/sqlite-tests',
-            r'test/fuzz/|test/data/corpus/': 'tools/fuzz', r'test/install/': 'tools/run-tests'}
+            r'test/fuzz/|test/data/corpus/': 'tools/fuzz', r'test/install/': 'tools/run-tests', r'test/apps/': 'tools/apps'}
 NEVER_TESTED = re.compile(r'docs/|.*\.md$|.*meson\.build$|\.')  # tested only by style and build
 SUITE = re.compile(r'^TEST(?:_[FP])?\(\s*(\w+),', re.M)
 RANDOM_PERCENT = '20'  # how much of their rounds random tests do here
