@@ -8,10 +8,15 @@
 
 #include "lib/commit/commit.h"
 #include "lib/file/page.h"
+#include "lib/file/place.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
+
+#include <errno.h>
 
 /* Pages that share two fences. In domain msync, where a flush of many pages takes as long as one of a single
  * page, they share a flush of their homes and one of their words. */
@@ -66,38 +71,6 @@ int deploy_committed(struct mapping *m, struct page_set *h)
     return deploy_held(m, h, false);
 }
 
-/* Returns true if the page has no slice in R and is free. The holder of a page may be about to flip it, so
- * the caller has to wait for its release. */
-static bool is_home(const struct file *f, uint64_t page)
-{
-    const struct page_state *s = shared_peek(&f->shared, page);
-    return s && (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) & 1) &&
-           !__atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) &&
-           !__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED);
-}
-
-int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
-{
-    const uint64_t batch = m->file->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
-    for (uint64_t page = first; page <= last; page += batch) {
-        while (page <= last && is_home(m->file, page))
-            page++;
-        if (page > last)
-            break;
-        const uint64_t end = lesser(last, page + batch - 1);
-        const struct page_span pages = {m->file, page, end, end * PAGE_BYTES + 1};
-        struct page_set h;
-        page_set_init(&h);
-        int r = page_set_reserve(&h, &pages, 1);
-        if (r == 0)
-            r = deploy_held(m, &h, false);
-        page_set_release(&h);
-        if (r < 0)
-            return -1;
-    }
-    return 0;
-}
-
 int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
 {
     struct file *f = m->file;
@@ -113,6 +86,64 @@ int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
         r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(m, &h, false) < 0;
         page_set_release(&h);
         if (r)
+            return -1;
+    }
+    return 0;
+}
+
+/* Reads the words of n pages of one chunk of a dense reflection. What they say of pages that are not loaded stays true after a
+ * power cut. Returns 0; -1 with errno. */
+static int read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words)
+{
+    if (file_read_words(f, first, n, words, NULL) < 0)
+        return -1;
+    if (f->shared.header->settled || !meta_has_space(f->pairing.reflection, LAYOUT_DENSE, first))
+        return 0;
+    /* persist-order R4 (writer: W2 in commit.h): the caller takes a page with word 0 as deployed, and loads of the view may see it.
+     * I5. */
+    if (persist_flush_any(&f->persist, f->r + layout_meta_page(LAYOUT_DENSE, first / CHUNK_PAGES),
+                          PAGE_BYTES) < 0)
+        return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
+    persist_fence(&f->persist);
+    return 0;
+}
+
+/* Finds the pages from *page to `last` that may have slices in R, or are held: their holder may be about to flip them, so the
+ * caller has to wait for its release. Stops at the end of a chunk of a dense reflection, and sets *page to the next page. Makes no
+ * state for pages that nobody has touched. Returns how many there are, in `found`; -1 with errno. */
+static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64_t *found)
+{
+    const uint64_t end = lesser(last, *page | (CHUNK_PAGES - 1));
+    uint64_t words[CHUNK_PAGES], from = UINT64_MAX;
+    int n = 0;
+    for (; *page <= end; ++*page) {
+        const struct page_state *s = shared_peek(&f->shared, *page);
+        const uint64_t version = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0;
+        bool away = s && __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE);
+        if (version) {
+            away |= !(version & 1) || __atomic_load_n(&s->bitmap, __ATOMIC_RELAXED);
+        } else if (f->sparse) {
+            away |= place_find(f, *page) != FILE_NO_PLACE;
+        } else if (!away) {
+            if (from == UINT64_MAX) {
+                from = *page;
+                if (read_words(f, from, end + 1 - from, words) < 0)
+                    return -1;
+            }
+            away = words[*page - from];
+        }
+        if (away)
+            found[n++] = *page;
+    }
+    return n;
+}
+
+int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
+{
+    uint64_t found[CHUNK_PAGES];
+    while (first <= last) {
+        const int n = find_away(m->file, &first, last, found);
+        if (n < 0 || deploy_pages(m, found, (uint64_t)n) < 0)
             return -1;
     }
     return 0;

@@ -93,10 +93,10 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
         return report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path);
     if (of != page) /* it has lost its place: then the caller will see that it is loaded now */
         word = 0;
-    /* R4. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it would; but there
-     * all words are settled (files.c). */
-    if (word && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
-        page_flush_word(f, page) < 0)
+    /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
+     * would; but there all words are settled (files.c). */
+    if (reflection >= 0 && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
+        meta_has_space(reflection, format, place) && page_flush_word(f, page) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||

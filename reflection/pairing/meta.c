@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/meta.h"
 
-#include "reflection/format/layout.h"
-
 #include "reflection/media/fsops.h"
 
 #include <errno.h>

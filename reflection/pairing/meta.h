@@ -3,6 +3,9 @@
 #ifndef ATO_REFLECTION_PAIRING_META_H
 #define ATO_REFLECTION_PAIRING_META_H
 
+#include "reflection/format/layout.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Returns the first chunk in [chunk, chunks) that may have data in its meta page; `chunks` if there is none. Changes nothing. */
@@ -12,6 +15,13 @@ uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chu
 #define FOR_EACH_META(chunk, reflection, format, from, chunks)                                     \
     for (uint64_t chunk = meta_next(reflection, format, from, chunks); chunk < (chunks);           \
          chunk = meta_next(reflection, format, chunk + 1, chunks))
+
+/* Returns true if the meta page of that place has space: loads and flushes of it are possible. */
+static inline bool meta_has_space(int reflection, uint32_t format, uint64_t place)
+{
+    const uint64_t chunk = place / layout_chunk(format);
+    return meta_next(reflection, format, chunk, chunk + 1) == chunk;
+}
 
 /* Reads the entries of n places of one chunk, from `first` on: which page each is of, and its bitmap word. (Of a sparse reflection: a
  * page number with word 0 says nothing.) By pread(), which reads a meta page that is a hole as zeros, where a load could be SIGBUS.

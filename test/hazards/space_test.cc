@@ -454,8 +454,7 @@ TEST_P(SpaceInMemory, FullShmIsEnospcForAMappingAndForAFirstTouchFarAway)
         expect_no_space(m, shm);
         EXPECT_TRUE(m.read(i * FAR, 1).empty());
         expect_no_space(m, shm);
-        EXPECT_EQ(ato_deploy(m.base + i * FAR, 1), -1);
-        EXPECT_EQ(errno, ENOSPC);
+        EXPECT_EQ(ato_deploy(m.base + i * FAR, 1), 0) << "nothing to bring home";
     }
     for (size_t i = 0; i < good; i++) // go on as before
         EXPECT_TRUE(m.write(i * FAR + 1, Bytes(1, '!'))) << m.sentence;

@@ -55,6 +55,8 @@ TEST(Unmapping, DuringACallOfAnotherThreadFailsAnAssertion)
                       Mapped m(file, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
                       if (!m)
                           return 1;
+                      if (!strcmp(call, "deploy") && !m.write(100, pattern(100, 2)))
+                          return 1;
                       victim.m = &m;
                       seam_hook = unmap_it;
                       if (!strcmp(call, "write"))
