@@ -45,8 +45,8 @@ static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
     return lacks & (PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
 }
 
-/* Before space is allocated for a write to pages that the caller holds, gives other space back if the budget asks for it. */
-void store_keep_budget(struct file *f, uint64_t offset, uint64_t n);
+/* store_make_space() of a file with a budget: gives other space back before. */
+int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n);
 
 /* Allocates the homes in `need` of a held page, within the budget. Returns 0; -1: errors of space_make(). */
 int store_make_page(struct file *f, uint64_t page, uint8_t need);
@@ -56,7 +56,7 @@ static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
 {
     struct space_run run = {.file = f};
     if (__builtin_expect(f->budget != 0, 0))
-        store_keep_budget(f, offset, n);
+        return store_make_within_budget(f, offset, n);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);

@@ -283,6 +283,25 @@ TEST_P(BudgetOfAllPlaces, ScatteredWritesKeepTheReflectionWithinIt)
     EXPECT_EQ(read_file(file), content);
 }
 
+// A write takes its space in steps, and after each of them others are brought home.
+TEST_P(Budget, WritesOfManyPagesStayWithinIt)
+{
+    constexpr unsigned EACH = 300;
+    small.max_reflection_bytes = 4 * MOST;
+    Mapped m(file, small);
+    ASSERT_TRUE(m) << m.sentence;
+    uint64_t most = 0;
+    unsigned page = 1;
+    for (unsigned i = 0; i < (GetParam().disk ? 15u : 40u); i++) {
+        page = (page * 1103515245 + 12345) % (MANY - EACH);
+        ASSERT_TRUE(put(m, page, EACH, i)) << m.sentence;
+        most = std::max(most, space());
+    }
+    // In a page cache, pages near those that the write holds keep their space.
+    EXPECT_LE(most, 4 * MOST + SLACK + (GetParam().disk ? EACH * PAGE : 0));
+    EXPECT_EQ(m.read(), content);
+}
+
 // What an earlier mapping without a budget left is brought home, too.
 TEST_P(Budget, AReflectionThatTakesMoreShrinksByAndBy)
 {
