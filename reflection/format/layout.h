@@ -81,6 +81,14 @@ static inline uint64_t layout_reflection_bytes(uint32_t format, uint64_t origina
                                   : layout_meta_page(format, chunks + (pages != 0));
 }
 
+/* Returns true if the reflection of an original of `original_bytes` bytes may have `bytes` bytes. Sparse: entries in a part of a chunk
+ * would be overlooked. */
+static inline bool layout_fits(uint32_t format, uint64_t original_bytes, uint64_t bytes)
+{
+    return bytes >= layout_reflection_bytes(format, original_bytes) &&
+           (format == LAYOUT_DENSE || bytes % layout_meta_page(format, 1) == 0);
+}
+
 /* Returns how many chunks a reflection of `reflection_bytes` bytes has, or begins. */
 static inline uint64_t layout_chunks(uint32_t format, uint64_t reflection_bytes)
 {

@@ -149,15 +149,12 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
                             "%s/%s differs from its manifest in owner, group or mode: the two were "
                             "not made together, and are refused",
                             pr->folder.path, pr->names.reflection);
-    const uint64_t need = layout_reflection_bytes(pr->record.format, size);
-    /* Sparse: entries in a part of a chunk would be overlooked. */
-    const bool whole = pr->record.format == LAYOUT_DENSE ||
-                       (uint64_t)st.st_size % layout_meta_page(LAYOUT_SPARSE, 1) == 0;
-    if ((uint64_t)st.st_size < need || !whole)
+    if (!layout_fits(pr->record.format, size, (uint64_t)st.st_size))
         return report_error(
             EUCLEAN, "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64 "%s",
-            pr->folder.path, pr->names.reflection, (long long)st.st_size, need,
-            whole ? "" : ", and whole chunks");
+            pr->folder.path, pr->names.reflection, (long long)st.st_size,
+            layout_reflection_bytes(pr->record.format, size),
+            pr->record.format == LAYOUT_DENSE ? "" : ", and whole chunks");
     return 0;
 }
 

@@ -120,6 +120,26 @@ class Check(Lab):
         os.truncate(self.reflection(), 1 << 20)
         self.check(self.file, status=0, words='bytes long, it should be 24576')
 
+    def test_a_sparse_reflection_of_parts_of_chunks_is_an_error(self):
+        self.make('fast', ATO_FORMAT='sparse')
+        for more in 1, 4096:
+            with self.subTest(more=more):
+                length = os.stat(self.reflection()).st_size
+                os.truncate(self.reflection(), length + more)
+                self.check(self.file, status=1, words='or more, in whole chunks')
+                self.assertEqual(self.info(self.file)['state'], 'damaged')
+                os.truncate(self.reflection(), length)
+        self.check(self.file, status=0)
+
+    def test_two_bitmaps_of_a_page_are_an_error(self):
+        self.make('fast', ATO_FORMAT='sparse')
+        slices = self.json('map', self.file)['slices']
+        for place in range(16): # more than fit
+            self.patch(self.reflection(), place * 16, struct.pack('<QQ', 0, 2**64 - 1))
+        self.check(self.file, status=1, words='15 bitmap words are of pages that have another one, the first is of page 0')
+        self.assertLessEqual(self.json('map', self.file)['slices_in_reflection'], slices)
+        self.out('map', self.file)
+
     def test_a_truncated_manifest_is_an_error(self):
         self.make('fast')
         for length in 8192, 5000, 4096, 300, 1, 0:

@@ -81,7 +81,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
         goto out;
     }
     if (fd >= 0) {
-        check_reflection(a->check, name, fd, (uint64_t)st.st_size, &m);
+        check_reflection(a->check, name, fd, (uint64_t)st.st_size, &m, busy);
         close(fd);
     } else if (error == EACCES) {
         finding_add(f, FINDING_BLIND, name, "no permission to read its reflection");

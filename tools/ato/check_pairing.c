@@ -119,7 +119,7 @@ static bool has_moved(const struct look_manifest *m)
 }
 
 void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
-                      const struct look_manifest *m)
+                      const struct look_manifest *m, bool busy)
 {
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size)
@@ -128,16 +128,23 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
     if (has_moved(m))
         return; /* the file grows or is being unmapped: what was read is inconsistent */
     const uint32_t format = m->record.format;
-    uint64_t need = layout_reflection_bytes(format, m->size);
+    const uint64_t need = layout_reflection_bytes(format, m->size);
+    const bool fits = layout_fits(format, m->size, length);
     /* After an interrupted growth, or before a shrink truncates it, the reflection is longer; and a sparse one is never truncated. */
-    if (length < need || (length > need && !m->growth && !m->shrunk && format == LAYOUT_DENSE))
-        finding_add(&c->findings, length < need ? FINDING_ERROR : FINDING_WARNING, name,
-                    "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64, length,
-                    need);
+    if (!fits || (length > need && !m->growth && !m->shrunk && format == LAYOUT_DENSE))
+        finding_add(&c->findings, fits ? FINDING_WARNING : FINDING_ERROR, name,
+                    "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64 "%s", length,
+                    need, format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
     if (looked < 0) {
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }
+    if (w.words_twice && !busy) /* else a page may have moved from place to place meanwhile */
+        finding_add(&c->findings, FINDING_ERROR, name,
+                    "%" PRIu64
+                    " bitmap words are of pages that have another one, the first is of page "
+                    "%" PRIu64,
+                    w.words_twice, w.first_twice);
     if (w.words_beyond && !m->shrunk) /* a shrink has not cleared them yet */
         finding_add(&c->findings, FINDING_ERROR, name,
                     "%" PRIu64 " bitmap words of pages beyond the end are not 0, the first is of "
@@ -190,11 +197,10 @@ void check_look(struct check *c, const char *name, const struct look *l)
     if (own && l->manifest.found == MANIFEST_VALID) {
         check_attribute(c, name, l);
         if (l->reflection >= 0)
-            check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest);
+            check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest, busy);
         told |= !l->manifest.has_size ||
                 (l->reflection >= 0 &&
-                 l->reflection_length <
-                     layout_reflection_bytes(l->manifest.record.format, l->manifest.size));
+                 !layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length));
         /* A reflection that does not exist yet, or not any more, is not a finding. */
         if (l->reflection < 0 && l->reflection_error == EACCES) {
             finding_add(&c->findings, FINDING_BLIND, name, "no permission to read its reflection");

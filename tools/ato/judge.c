@@ -27,8 +27,7 @@ static bool lost_nothing(const struct look *l)
 {
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
            !l->manifest.shrunk && l->reflection >= 0 &&
-           l->reflection_length >=
-               layout_reflection_bytes(l->manifest.record.format, l->manifest.size) &&
+           layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length) &&
            lookup_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
@@ -60,12 +59,13 @@ static void judge_sizes(struct look *l)
     else if (l->reflection < 0)
         judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
                   l->folder.path, l->identity.inode, strerror(l->reflection_error));
-    else if (l->reflection_length <
-             layout_reflection_bytes(l->manifest.record.format, l->manifest.size))
+    else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
         judge_set(l, LOOK_DAMAGED,
-                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64,
+                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64
+                  "%s",
                   l->folder.path, l->identity.inode, l->reflection_length,
-                  layout_reflection_bytes(l->manifest.record.format, l->manifest.size));
+                  layout_reflection_bytes(r->format, l->manifest.size),
+                  r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
 }
 
 static void judge_own(struct look *l)

@@ -228,15 +228,20 @@ int look_each_word(int reflection, uint64_t length, uint32_t format, look_visit 
 
 struct counting {
     struct look_words *words;
-    uint64_t size;
+    uint64_t size, last; /* the page before */
 };
 
 static void count_word(void *arg, const struct look_word *at)
 {
-    const struct counting *c = arg;
+    struct counting *c = arg;
     const uint64_t page = at->page, word = at->word;
     struct look_words *w = c->words;
     uint64_t pages = layout_pages(c->size), valid = ~0ull;
+    if (page == c->last && w->words_twice++ == 0)
+        w->first_twice = page;
+    if (page == c->last)
+        return;
+    c->last = page;
     if (page >= pages) {
         if (w->words_beyond++ == 0)
             w->first_beyond = page;
@@ -252,7 +257,7 @@ static void count_word(void *arg, const struct look_word *at)
 int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
                struct look_words *w)
 {
-    struct counting counting = {w, size};
+    struct counting counting = {w, size, UINT64_MAX};
     memset(w, 0, sizeof(*w));
     return look_each_word(reflection, length, format, count_word, &counting);
 }

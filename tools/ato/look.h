@@ -132,6 +132,8 @@ struct look_words {
     uint64_t pages;                      /* that have such slices */
     uint64_t words_beyond, first_beyond; /* not 0, of pages beyond the end; the first such page */
     uint64_t slices_beyond;              /* in the last page, beyond the end */
+    uint64_t words_twice,
+        first_twice; /* sparse: further ones of a page that has one; the first such page */
 };
 
 int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
