@@ -167,10 +167,11 @@ uint64_t place_page(const struct file *f, uint64_t place)
 
 bool place_has_spares(const struct file *f, uint64_t n)
 {
+    const uint64_t want = lesser(n, FILE_SPARES / 2);
     uint64_t have = 0;
-    for (unsigned i = 0; i < FILE_SPARES; i++)
+    for (unsigned i = 0; i < FILE_SPARES / 2 && have < want; i++)
         have += __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED) & 1;
-    return have >= lesser(n, FILE_SPARES / 2);
+    return have >= want;
 }
 
 void place_spare(struct file *f, uint64_t page)
