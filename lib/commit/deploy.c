@@ -100,10 +100,14 @@ static int read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t
     if (f->shared.header->settled || !meta_has_space(f->pairing.reflection, LAYOUT_DENSE, first))
         return 0;
     /* persist-order R4 (writer: W2 in commit.h): the caller takes a page with word 0 as deployed, and loads of the view may see it.
-     * I5. */
+     * I5.
+     * explorer: drop flush survives: no case has plain loads of the view after a deploy; calls that read flush the word themselves.
+     * A unit test counts the flushes. */
     if (persist_flush_any(&f->persist, f->r + layout_meta_page(LAYOUT_DENSE, first / CHUNK_PAGES),
                           PAGE_BYTES) < 0)
         return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
+    /* explorer: drop fence survives: as the flush.
+     * explorer: delay fence survives: for the same reason. */
     persist_fence(&f->persist);
     return 0;
 }
