@@ -82,34 +82,30 @@ static void keep_budget(struct file *f, uint64_t more)
     background_wake(f, more);
 }
 
-/* Pages that get space between two looks at the budget: as many places as a sparse reflection notes for others. */
-enum { STEP = FILE_SPARES / 2 };
-
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n)
+static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
 {
-    struct space_run run = {.file = f};
-    uint64_t lacking = 0, kept = 0;
+    uint64_t lacking = 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         lacking += !(shared_peek(&f->shared, page)->flags & PAGE_R_ALLOCATED);
         (void)begin;
     }
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        const uint8_t need = store_needs(shared_peek(&f->shared, page), mask);
-        if ((need & PAGE_R_ALLOCATED) && kept-- == 0) {
-            const uint64_t more = lesser(lacking, STEP);
-            if (space_run_end(&run) < 0)
-                return -1;
-            keep_budget(f, more);
-            lacking -= more;
-            kept = more - 1;
-        }
-        if (space_run_add(&run, page, need) < 0)
+    if (lacking)
+        keep_budget(f, lacking);
+}
+
+/* Pages that get space between two looks at the budget: as many places as a sparse reflection notes for others. */
+enum { STEP = FILE_SPARES / 2 };
+
+int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n)
+{
+    for (uint64_t end = offset + n, next; offset < end; offset = next) {
+        next = lesser(end, (offset / PAGE_BYTES + STEP) * PAGE_BYTES);
+        keep_budget_for(f, offset, next - offset);
+        if (store_make_all(f, offset, next - offset) < 0)
             return -1;
     }
-    return space_run_end(&run);
+    return 0;
 }
 
 int store_make_page(struct file *f, uint64_t page, uint8_t need)

@@ -45,18 +45,14 @@ static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
     return lacks & (PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
 }
 
-/* store_make_space() of a file with a budget: gives other space back before. */
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n);
-
 /* Allocates the homes in `need` of a held page, within the budget. Returns 0; -1: errors of space_make(). */
 int store_make_page(struct file *f, uint64_t page, uint8_t need);
 
-/* Allocates space for all homes of a write to pages that the caller holds. Returns 0; -1: errors of space_make(). */
-static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
+/* Allocates space for all homes of a write to pages that the caller holds, without a look at the budget. Returns 0; -1: errors of
+ * space_make(). */
+static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n)
 {
     struct space_run run = {.file = f};
-    if (__builtin_expect(f->budget != 0, 0))
-        return store_make_within_budget(f, offset, n);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
@@ -64,6 +60,15 @@ static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
             return -1;
     }
     return space_run_end(&run);
+}
+
+/* The same for a file with a budget, in steps; before each it gives other space back. */
+int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n);
+
+static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
+{
+    return __builtin_expect(f->budget != 0, 0) ? store_make_within_budget(f, offset, n)
+                                               : store_make_all(f, offset, n);
 }
 
 /* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked

@@ -10,15 +10,12 @@ static void count(void *arg, const struct look_word *at)
     struct heat *h = arg;
     uint64_t page = at->page, word = at->word;
     /* After an interrupted shrink there may be words behind the end, which do not count. */
-    if (page >= h->pages)
+    if (page >= h->pages || at->again)
         return;
     const uint64_t here = h->slices - page * PAGE_SLICES;
     if (here < PAGE_SLICES)
         word &= (1ull << here) - 1;
     const uint32_t bits = bitmap_count(word);
-    if (page == h->last) /* damaged: it has two words */
-        return;
-    h->last = page;
     h->count[page / h->bin_pages] += bits;
     h->reflected += bits;
     progress_show(h->progress, page, h->pages);
@@ -34,7 +31,6 @@ int heat_read(struct heat *h, int reflection, uint64_t length, uint32_t format, 
     h->bin_pages = h->pages / HEAT_BINS + (h->pages % HEAT_BINS != 0);
     h->bins = h->pages ? (h->pages - 1) / h->bin_pages + 1 : 0;
     h->progress = progress;
-    h->last = UINT64_MAX;
     return reflection < 0 ? 0 : look_each_word(reflection, length, format, count, h);
 }
 

@@ -19,7 +19,6 @@ struct heat {
     uint64_t bins;
     uint32_t count[HEAT_BINS]; /* slices of a bin that are valid in the reflection */
     struct progress *progress;
-    uint64_t last; /* the page that was counted last */
 };
 
 static inline double heat_percent(uint64_t part, uint64_t whole)

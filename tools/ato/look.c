@@ -175,7 +175,8 @@ static int64_t read_chunk(int reflection, uint32_t format, uint64_t chunk,
     int64_t count = n < 0 ? -1 : 0;
     for (int64_t i = 0; i < n; i++)
         if (words[i])
-            found[count++] = (struct look_word){pages[i], words[i], chunk * each + (uint64_t)i};
+            found[count++] =
+                (struct look_word){pages[i], words[i], chunk * each + (uint64_t)i, false};
     return count < 0 ? report_errno(errno, "cannot read the bitmaps of a reflection") : count;
 }
 
@@ -203,8 +204,10 @@ static int each_sparse(int reflection, uint64_t chunks, look_visit *visit, void 
     }
     if (n)
         qsort(all, n, sizeof(*all), by_page);
-    for (uint64_t i = 0; more >= 0 && i < n; i++)
+    for (uint64_t i = 0; more >= 0 && i < n; i++) {
+        all[i].again = i && all[i].page == all[i - 1].page;
         visit(arg, &all[i]);
+    }
     free(all);
     return more < 0 ? -1 : 0;
 }
@@ -228,20 +231,20 @@ int look_each_word(int reflection, uint64_t length, uint32_t format, look_visit 
 
 struct counting {
     struct look_words *words;
-    uint64_t size, last; /* the page before */
+    uint64_t size;
 };
 
 static void count_word(void *arg, const struct look_word *at)
 {
-    struct counting *c = arg;
+    const struct counting *c = arg;
     const uint64_t page = at->page, word = at->word;
     struct look_words *w = c->words;
     uint64_t pages = layout_pages(c->size), valid = ~0ull;
-    if (page == c->last && w->words_twice++ == 0)
-        w->first_twice = page;
-    if (page == c->last)
+    if (at->again) {
+        if (w->words_twice++ == 0)
+            w->first_twice = page;
         return;
-    c->last = page;
+    }
     if (page >= pages) {
         if (w->words_beyond++ == 0)
             w->first_beyond = page;
@@ -257,7 +260,7 @@ static void count_word(void *arg, const struct look_word *at)
 int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
                struct look_words *w)
 {
-    struct counting counting = {w, size, UINT64_MAX};
+    struct counting counting = {w, size};
     memset(w, 0, sizeof(*w));
     return look_each_word(reflection, length, format, count_word, &counting);
 }

@@ -142,6 +142,7 @@ int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
 /* A page with slices that are valid in the reflection: its word, and its place (layout.h). */
 struct look_word {
     uint64_t page, word, place;
+    bool again; /* damaged: the page has another one, which came before */
 };
 
 /* Calls `visit`, in order, for each such page. Returns 0; -1 with errno and report_sentence(). */
