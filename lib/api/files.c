@@ -128,7 +128,7 @@ static int index_places(struct file *f)
 {
     const uint64_t n = place_count(f);
     return n == UINT64_MAX || shared_make_index(&f->shared, n) < 0 ||
-                   place_build(f, f->pairing.size, &f->shared.header->next_place) < 0
+                   place_build(f, n, f->pairing.size, &f->shared.header->next_place) < 0
                ? -1
                : 0;
 }

@@ -83,30 +83,29 @@ static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t wor
     return 0;
 }
 
-int place_build(const struct file *f, uint64_t size, uint64_t *next)
+int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *next)
 {
-    const uint64_t places = file_places(f, size);
+    uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
     uint64_t empty = FILE_NO_PLACE; /* the first entry that was never used, or is of page 0 */
     *next = 0;
-    if (places == UINT64_MAX)
-        return -1;
-    FOR_EACH_META(chunk, f->pairing.reflection, LAYOUT_SPARSE, 0, places / CHUNK_SPARSE)
-    {
-        uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
-        if (file_read_words(f, chunk * CHUNK_SPARSE, CHUNK_SPARSE, words, pages) < 0)
+    /* Without a look for holes, which would take as long as to read: nearly all meta pages have data. */
+    for (uint64_t first = 0; first < places; first += CHUNK_SPARSE) {
+        uint64_t unused = FILE_NO_PLACE;
+        if (file_read_words(f, first, CHUNK_SPARSE, words, pages) < 0)
             return -1;
         for (uint64_t i = 0; i < CHUNK_SPARSE; i++)
             __builtin_prefetch(&f->shared.index[index_hash(f, pages[i])], 1);
         for (uint64_t i = 0; i < CHUNK_SPARSE; i++) {
-            const uint64_t place = chunk * CHUNK_SPARSE + i;
             if (!pages[i] && !words[i]) {
-                empty = lesser(empty, place);
+                unused = lesser(unused, first + i);
                 continue;
             }
-            *next = place + 1;
-            if (add(f, place, pages[i], words[i], size) < 0)
+            *next = first + i + 1;
+            if (add(f, first + i, pages[i], words[i], size) < 0)
                 return -1;
         }
+        if (*next > first) /* else it may be a hole, without space for an entry */
+            empty = lesser(empty, unused);
     }
     return empty < *next ? add(f, empty, 0, 0, size) : 0;
 }

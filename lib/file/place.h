@@ -24,9 +24,9 @@
 /* Returns how many places an index must have room for at most; UINT64_MAX with an error. */
 uint64_t place_count(const struct file *f);
 
-/* Fills the index f->shared.index, which is all zeros, from the media, and notes in *next where the places begin that were never
- * used. Checks all entries (I5) for a file of `size` bytes: EUCLEAN. Returns 0; -1. */
-int place_build(const struct file *f, uint64_t size, uint64_t *next);
+/* Fills the index f->shared.index, which is all zeros, from the media, where the first `places` (place_count()) may be used, and notes in
+ * *next where those begin that never were. Checks all entries (I5) for a file of `size` bytes: EUCLEAN. Returns 0; -1. */
+int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *next);
 
 /* Returns the place of a page that may not be loaded; FILE_NO_PLACE if it has none. */
 uint64_t place_find(const struct file *f, uint64_t page);

@@ -89,7 +89,7 @@ static int make_index(struct file *f)
         return report_error(ENOMEM, "no memory for the places of %s", f->pairing.path);
     f->shared.index = r->index;
     f->shared.index_bits = bits;
-    return place_build(f, f->pairing.size, &next);
+    return place_build(f, n, f->pairing.size, &next);
 }
 
 /* After pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
