@@ -40,6 +40,7 @@ struct copied {
     struct replacement to;
     off_t length;  /* of the copy */
     uint64_t done; /* bytes from the beginning that were copied once */
+    uint64_t sent; /* of these, bytes that the kernel was told to write to the disk */
     bool database; /* of SQLite */
     /* With --since or --mark: */
     bool marks;
@@ -106,6 +107,23 @@ static int is_there(struct copied *c, const char *bytes, size_t n, uint64_t offs
     return !changed;
 }
 
+enum { WINDOW = 32 << 20 };
+
+/* Has what was copied since it was last called written to the disk, and waits for what was copied before that: otherwise most of the time
+ * would go by in the last fsync(), with a bar that stands still. Its errors count: fsync() does not report them again. */
+static int keep_up(struct copied *c)
+{
+    const uint64_t n = c->done - c->sent, before = c->sent < WINDOW ? c->sent : WINDOW;
+    const unsigned wait = SYNC_FILE_RANGE_WAIT_BEFORE;
+    if (n < WINDOW)
+        return 0;
+    if (sync_file_range(c->to.fd, (off_t)c->sent, (off_t)n, SYNC_FILE_RANGE_WRITE) < 0 ||
+        (before && sync_file_range(c->to.fd, (off_t)(c->sent - before), (off_t)before, wait) < 0))
+        return fail_at(c, "cannot write the copy");
+    c->sent = c->done;
+    return 0;
+}
+
 /* For ato_snapshot(). Leaves holes out, and what is there. */
 static int put(void *arg, off_t offset, const void *bytes, size_t n)
 {
@@ -126,7 +144,7 @@ static int put(void *arg, off_t offset, const void *bytes, size_t n)
     if (c->done < (uint64_t)offset + n)
         c->done = (uint64_t)offset + n;
     progress_show(&c->progress, c->done < c->expected ? c->done : c->expected, c->expected);
-    return 0;
+    return keep_up(c);
 }
 
 /* ---- marks ---- */
