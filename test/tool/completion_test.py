@@ -74,7 +74,10 @@ class Completion(unittest.TestCase):
     def test_bash_offers_values_files_and_folders(self):
         self.assertEqual(self.bash('deploy', '--prefer='), ['file', 'reflection'])
         self.assertEqual(self.bash('deploy', '--prefer=r'), ['reflection'])
+        self.assertEqual(self.bash('convert', '--to', ''), ['dense', 'sparse'])
+        self.assertEqual(self.bash('convert', '--to', 's'), ['sparse'])
         self.assertEqual(self.bash('gc', '--delete=a'), ['all'])
+        self.assertEqual(self.bash('gc', '--delete', ''), ['folder'])
         self.assertEqual(self.bash('top', '--every', ''), [])
         self.assertEqual(sorted(self.bash('info', '')), ['a file', 'b', 'folder'])
         self.assertEqual(self.bash('info', '--json', 'a'), ['a file'])

@@ -40,7 +40,7 @@ _ato()
         value=${BASH_REMATCH[3]}${BASH_REMATCH[4]}
         list+=" ${BASH_REMATCH[1]}"
         if [[ $given == "${BASH_REMATCH[1]}" ]]; then
-            if [[ $cur == = || $before == = || ($value != *[a-z]* && -n $value) ]]; then
+            if [[ $cur == = || $before == = || (-n $value && ${BASH_REMATCH[2]} != \[*) ]]; then
                 _ato_values "$value" "${cur#=}"
                 return
             fi
