@@ -244,11 +244,12 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
         !table_is_plain(src, n) || !src)
         return 1;
     CALL_ON(call, m);
-    if (staging_write_page(t, f, offset, s, &homes, (unsigned)n, src, 0, false) < 0) {
+    const unsigned flags = writes_eagerly(m, 0) ? ATO_EAGER : 0;
+    if (staging_write_page(t, f, offset, s, &homes, (unsigned)n, src, flags, false) < 0) {
         page_set_release_from(&t->set, pages);
         return -1;
     }
-    part->eager |= writes_eagerly(m, 0);
+    part->eager |= flags != 0;
     range_count_write(m, n);
     return 0;
 }

@@ -48,7 +48,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     struct file *f = m->file;
     struct held_page *at = h->pages;
     uint64_t stored = 0;
-    if (store_make_space(f, offset, n) < 0)
+    if (store_make_space(f, offset, n, writes_eagerly(m, flags)) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
@@ -68,8 +68,8 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
             return -1;
     }
     file_note_written(f);
-    /* The write is committed. If its slices cannot be deployed now (no space; or the medium fails, which the next
-     * call reports), it stays committed. */
+    /* The write is committed. If its slices cannot be deployed now, since the medium fails, which the next call reports, it stays
+     * committed. */
     if (writes_eagerly(m, flags))
         (void)deploy_committed(m, h);
     return 0;

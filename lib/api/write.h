@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         return -1;
     struct held_page at = {.file = f, .state = s, .page = page, .homes = homes};
     r = load_page(f, page, s);
-    uint8_t need = r == 0 && !in_place ? store_needs(s, touched) : 0;
+    uint8_t need = r == 0 && !in_place ? store_needs(s, touched, false) : 0;
     if (__builtin_expect(need, 0))
         r = store_make_page(f, page, need);
     if (r == 0 && in_place) {

@@ -97,12 +97,12 @@ static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
 /* Pages that get space between two looks at the budget: as many places as a sparse reflection notes for others. */
 enum { STEP = FILE_SPARES / 2 };
 
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n)
+int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n, bool eager)
 {
     for (uint64_t end = offset + n, next; offset < end; offset = next) {
         next = lesser(end, (offset / PAGE_BYTES + STEP) * PAGE_BYTES);
         keep_budget_for(f, offset, next - offset);
-        if (store_make_all(f, offset, next - offset) < 0)
+        if (store_make_all(f, offset, next - offset, eager) < 0)
             return -1;
     }
     return 0;

@@ -36,13 +36,13 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
 }
 
 /* Returns which space is missing for a write of the slices in `mask`, which is not 0: that of their invalid homes, and
- * that of the word, which lies in the reflection. */
-static inline uint8_t store_needs(const struct page_state *s, uint64_t mask)
+ * that of the word, which lies in the reflection. Of an eager write, which is deployed once it is committed, that of the original too. */
+static inline uint8_t store_needs(const struct page_state *s, uint64_t mask, bool eager)
 {
     const uint8_t lacks = ~s->flags & (PAGE_O_ALLOCATED | PAGE_R_ALLOCATED);
     if (__builtin_expect(!lacks, 1))
         return 0;
-    return lacks & (PAGE_R_ALLOCATED | (mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
+    return lacks & (PAGE_R_ALLOCATED | (eager || mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
 }
 
 /* Allocates the homes in `need` of a held page, within the budget. Returns 0; -1: errors of space_make(). */
@@ -50,25 +50,26 @@ int store_make_page(struct file *f, uint64_t page, uint8_t need);
 
 /* Allocates space for all homes of a write to pages that the caller holds, without a look at the budget. Returns 0; -1: errors of
  * space_make(). */
-static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n)
+static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n, bool eager)
 {
     struct space_run run = {.file = f};
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        if (space_run_add(&run, page, store_needs(shared_peek(&f->shared, page), mask)) < 0)
+        const struct page_state *s = shared_peek(&f->shared, page);
+        if (space_run_add(&run, page, store_needs(s, mask, eager)) < 0)
             return -1;
     }
     return space_run_end(&run);
 }
 
 /* The same for a file with a budget, in steps; before each it gives other space back. */
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n);
+int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n, bool eager);
 
-static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n)
+static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n, bool eager)
 {
-    return __builtin_expect(f->budget != 0, 0) ? store_make_within_budget(f, offset, n)
-                                               : store_make_all(f, offset, n);
+    return __builtin_expect(f->budget != 0, 0) ? store_make_within_budget(f, offset, n, eager)
+                                               : store_make_all(f, offset, n, eager);
 }
 
 /* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked

@@ -33,7 +33,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
         uint64_t before = t->set.n;
         r = claim_part(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, &writes[i]);
+            r = staging_ready(t, &writes[i], writes_eagerly(m, flags));
         if (r == 0) {
             t->parts[0].eager |= writes_eagerly(m, flags);
             return 0;

@@ -212,7 +212,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
             break;
         const uint64_t n = lesser(PAGE_BYTES - at % PAGE_BYTES, end - at);
         const struct staging_write w = {.to = {part->mapping, at}, .n = n, .bytes = zeros};
-        if (staging_ready(t, &w) < 0)
+        if (staging_ready(t, &w, false) < 0)
             return -1;
         staging_put(t, &w, ATO_SKIP_EQUAL);
         at += n;

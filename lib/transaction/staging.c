@@ -93,14 +93,16 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 
 /* ---- writing ---- */
 
-int staging_ready(struct tx *t, const struct staging_write *w)
+int staging_ready(struct tx *t, const struct staging_write *w, bool eager)
 {
     struct file *f = w->to.m->file;
     const struct page_span span = page_span_of(f, w->to.offset, w->n);
     int r = claim_range(t, f, span.first, span.last);
     if (r != 0)
         return r;
-    return check_end(t, f, span.end) < 0 || store_make_space(f, w->to.offset, w->n) < 0 ? -1 : 0;
+    if (check_end(t, f, span.end) < 0)
+        return -1;
+    return store_make_space(f, w->to.offset, w->n, eager);
 }
 
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
@@ -127,7 +129,7 @@ static int write_memory(struct tx *t, const struct staging_write *w, unsigned fl
                  : -1;
     }
     queue_drain(t);
-    if (staging_ready(t, w) < 0)
+    if (staging_ready(t, w, flags & ATO_EAGER) < 0)
         return -1;
     staging_put(t, w, flags);
     return 0;
@@ -151,10 +153,11 @@ int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
     struct mapping *m = w->to.m;
     struct part *part = claim_part(t, m, true);
+    flags |= writes_eagerly(m, flags) ? ATO_EAGER : 0;
     if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
         return -1;
     part->written = true;
-    part->eager |= writes_eagerly(m, flags);
+    part->eager |= (flags & ATO_EAGER) != 0;
     return 0;
 }
 

@@ -30,7 +30,7 @@ struct staging_write {
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags);
 
 /* The common case: n bytes from memory, to a page that is not reserved yet, or is the transaction's. `sizing`: the transaction
- * changes the file's size. Inline, as write.h is. */
+ * changes the file's size. flags: with ATO_EAGER also if that is the mapping's policy. Inline, as write.h is. */
 static inline __attribute__((always_inline)) int
 staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_state *s,
                    const struct homes *homes, unsigned n, const char *bytes, unsigned flags,
@@ -46,7 +46,7 @@ staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_st
             return -1;
         at = &t->set.pages[t->set.n - 1];
     }
-    const uint8_t need = store_needs(s, bitmap_touched(begin, n));
+    const uint8_t need = store_needs(s, bitmap_touched(begin, n), flags & ATO_EAGER);
     if (file_check(f) < 0 || (!sizing && reservation_reaches(f, offset + n) < 0) ||
         (__builtin_expect(need, 0) && store_make_page(f, page, need) < 0))
         return -1;
@@ -63,7 +63,7 @@ staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_st
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* The steps of staging_write() from memory, when nothing is queued. The first does all that may fail. Returns as claim_range(). */
-int staging_ready(struct tx *t, const struct staging_write *w);
+int staging_ready(struct tx *t, const struct staging_write *w, bool eager);
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags);
 
 /* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes.

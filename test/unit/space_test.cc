@@ -57,6 +57,40 @@ TEST(Space, LargeWriteAllocatesInFewCallsAndReportsTheQuota)
     EXPECT_EQ(faults.count("fallocate"), before) << "homes that have space are not allocated again";
 }
 
+// Otherwise plain loads would see old bytes, and nobody would be told.
+TEST(Space, AnEagerWriteIsInTheFileItselfOrChangesNothing)
+{
+    for (bool tx : {false, true})
+        for (size_t n : {64, 4096, 3 * 4096}) {
+            TempDir dir(disk_folder());
+            const std::string holes = dir / "holes";
+            write_file(holes, Bytes());
+            ASSERT_EQ(truncate(holes.c_str(), 64 * 4096), 0);
+            Mapped m(holes, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+            ASSERT_TRUE(m) << m.sentence;
+            const Bytes news(n, 7);
+            bool written = false;
+            for (int good = 0; !written && good < 20; good++) {
+                FsFaults faults;
+                int left = good;
+                faults.before = [&](const FsCall &c) {
+                    return std::string(c.op) == "fallocate" && left-- <= 0 ? ENOSPC : GO_ON;
+                };
+                ato_tx *t = tx ? ato_tx_begin(0) : nullptr;
+                written = tx ? ato_tx_memcpy(t, m.base + 4096, news.data(), n, ATO_EAGER) != nullptr
+                             : m.write(4096, news, ATO_EAGER);
+                if (written && tx)
+                    written = ato_tx_commit(t) == 0;
+                else if (tx)
+                    ato_tx_abort(t);
+                faults.before = nullptr;
+                EXPECT_EQ(Bytes(m.base + 4096, m.base + 4096 + n), written ? news : Bytes(n)) << n;
+                EXPECT_EQ(m.read(4096, n), written ? news : Bytes(n)) << n;
+            }
+            EXPECT_TRUE(written);
+        }
+}
+
 // The range behind the end of a reflection is no hole: its words must not be read as zeros.
 // Sparse: places that were taken when the error came are used later.
 TEST(Space, WriteThatFailsLosesNoPlaces)
