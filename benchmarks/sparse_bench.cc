@@ -204,6 +204,7 @@ void budgets(int domain, size_t file_bytes)
 {
     const size_t pages = file_bytes / PAGE;
     for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
+        setenv("ATO_FORMAT", "dense", 1); // otherwise a budget makes a reflection sparse
         File free(file_bytes, format, domain), small(file_bytes, format, domain, file_bytes / 100);
         fill(free, pages);
         fill(small, pages);

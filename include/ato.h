@@ -71,10 +71,10 @@ enum ato_domain {
 };
 
 enum ato_format {
-    ATO_FORMAT_DENSE = 0,  /* one RefPage for each page of the file; space only where written */
+    /* One RefPage for each page of the file; space only where written. With max_reflection_bytes sparse. */
+    ATO_FORMAT_DENSE = 0,
     ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */
-    ATO_FORMAT_AUTO =
-        2 /* sparse if a dense one might take more than there is for it (ato_mmap(3)) */
+    ATO_FORMAT_AUTO = 2    /* sparse if a dense one might fill the disk (ato_mmap(3)) */
 };
 
 /* ato_options.flags */

@@ -205,6 +205,18 @@ static void abandon(struct file *f)
     destroy(f, last);
 }
 
+/* A dense reflection cannot keep to a budget where a page gives its space back only while nobody writes near it: many writers would
+ * leave no such moment. */
+static int check_budget(const struct file *f, const struct file_wish *wish)
+{
+    if (f->reader || f->sparse || !wish->options->max_reflection_bytes || !space_is_joint(f))
+        return 0;
+    return report_error(EOPNOTSUPP,
+                        "%s has a dense reflection in a page cache, which cannot keep within "
+                        "max_reflection_bytes: 'ato convert --to sparse' makes it a sparse one",
+                        f->pairing.path);
+}
+
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */
 static int make_writer(struct file *f, int fd, const struct identity *identity,
                        const struct file_wish *wish)
@@ -217,7 +229,6 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .domain = domain,
                               .format = wish->options->format,
-                              .budget = wish->options->max_reflection_bytes,
                               .borrow = wish->options->flags & ATO_BORROW_FD,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
@@ -231,7 +242,8 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
-    if (check_not_mapped_twice(f) < 0 || views_map(f, &f->shared) < 0 ||
+    if (check_budget(f, wish) < 0 || check_not_mapped_twice(f) < 0 ||
+        views_map(f, &f->shared) < 0 ||
         (!f->pairing.joined && attach_first(f, wish->options) < 0) || file_check(f) < 0 ||
         pairing_unlock_attach(&f->pairing) < 0)
         return -1;
@@ -266,7 +278,8 @@ static int fits(const struct file *f, const struct file_wish *wish)
                             "this process has %s mapped already, and with ATO_BORROW_FD a file can "
                             "be mapped only once",
                             f->pairing.path);
-    if (domain_check(f->persist.domain, o->domain, f->pairing.path) < 0)
+    if (domain_check(f->persist.domain, o->domain, f->pairing.path) < 0 ||
+        check_budget(f, wish) < 0)
         return -1;
     if (o->max_size > f->limit || wish->end > f->max_size)
         return report_error(

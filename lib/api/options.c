@@ -35,12 +35,13 @@ int options_check_policy(int policy)
     return 0;
 }
 
-/* Reads the variable `name`, which is one of `words`. Returns its place among them; 0 if it is not set; -1 with EINVAL. */
-static int from_environment(const char *name, const char *const words[], int n, const char *all)
+/* Reads the variable `name`, which is one of `words`. Returns its place among them; `unset` if it is not set; -1 with EINVAL. */
+static int from_environment(const char *name, const char *const words[], int n, const char *all,
+                            int unset)
 {
     const char *word = secure_getenv(name);
     if (!word || !*word)
-        return 0;
+        return unset;
     for (int i = 0; i < n; i++)
         if (strcmp(word, words[i]) == 0)
             return i;
@@ -50,13 +51,19 @@ static int from_environment(const char *name, const char *const words[], int n, 
 static int policy_from_environment(void)
 {
     static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
-    return from_environment("ATO_READ_POLICY", names, 4, "lazy, gather, adaptive, eager");
+    return from_environment("ATO_READ_POLICY", names, 4, "lazy, gather, adaptive, eager",
+                            ATO_READ_LAZY);
 }
 
-static int format_from_environment(void)
+/* A budget is for sparse reflections: there another page uses what one does not need, without a call to the kernel, and in a page
+ * cache at all. */
+static int choose_format(int format, bool budget)
 {
     static const char *const names[] = {"dense", "sparse", "auto"};
-    return from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto");
+    if (format == ATO_FORMAT_DENSE)
+        format = from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto",
+                                  budget ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
+    return budget && format == ATO_FORMAT_AUTO ? ATO_FORMAT_SPARSE : format;
 }
 
 /* How long a plain call waits. It is the same for all of the process. */
@@ -99,8 +106,7 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->read_policy == ATO_READ_LAZY)
         o->read_policy = policy_from_environment();
-    if (o->format == ATO_FORMAT_DENSE)
-        o->format = format_from_environment();
+    o->format = choose_format(o->format, o->max_reflection_bytes);
     if (o->read_policy < 0 || o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)

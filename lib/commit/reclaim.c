@@ -206,10 +206,14 @@ static uint64_t taken(const struct file *f)
                : 0;
 }
 
+/* Returns the bytes that the reflection may take. Where space waits, the background thread can only keep it below three quarters of the
+ * budget if no more than that is taken. */
 static uint64_t budget_of(const struct file *f)
 {
-    return __atomic_load_n(&f->budget,
-                           __ATOMIC_RELAXED); /* a map of another thread may make it smaller */
+    /* Other threads map and unmap the file. */
+    const uint64_t budget = __atomic_load_n(&f->budget, __ATOMIC_RELAXED);
+    const bool served = __atomic_load_n(&f->served, __ATOMIC_RELAXED);
+    return served && space_waits(f) ? budget / 4 * 3 : budget;
 }
 
 static bool is_over(const struct file *f, uint64_t more)

@@ -18,23 +18,22 @@
 /* From this size on a file's format depends on what is free. */
 #define LARGE_BYTES (1ull << 30)
 
-/* Chooses the format of a new reflection: with FORMAT_AUTO sparse if a dense one may not take as much as the file. */
+/* Chooses the format of a new reflection: with FORMAT_AUTO sparse if there is no room for a dense one as long as the file. */
 static uint32_t choose_format(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const uint64_t size = pr->identity.size;
-    uint64_t most = wish->budget ? wish->budget : UINT64_MAX, free;
     struct statfs fs;
     if (wish->format != FORMAT_AUTO)
         return (uint32_t)wish->format;
-    if (size >= LARGE_BYTES && fstatfs(pr->folder.fd, &fs) == 0 &&
-        (free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize) < most)
-        most = free;
-    if (size <= most)
+    if (size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0)
+        return LAYOUT_DENSE;
+    const uint64_t free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    if (size <= free)
         return LAYOUT_DENSE;
     report_log(REPORT_INFO,
-               "%s gets a sparse reflection: it is %" PRIu64
-               " bytes long, and its reflection in %s may take %" PRIu64,
-               pr->path, size, pr->folder.path, most);
+               "%s gets a sparse reflection: it is %" PRIu64 " bytes long, and %" PRIu64
+               " are free in %s",
+               pr->path, size, free, pr->folder.path);
     return LAYOUT_SPARSE;
 }
 

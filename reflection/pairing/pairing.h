@@ -81,7 +81,6 @@ struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
     enum persist_domain domain; /* auto: detected */
     int format;                 /* of a new reflection: enum layout_format, or FORMAT_AUTO */
-    uint64_t budget;            /* bytes that it may take; 0: no limit */
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
     /* Instead of ESTALE: */

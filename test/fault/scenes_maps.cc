@@ -256,8 +256,10 @@ static bool name_folder_from_here(World &w)
 // It finds nothing to do, so that it makes few calls of its own.
 static bool ask_for_a_thread(World &w)
 {
-    w.options.flags |= ATO_BACKGROUND;
-    w.options.max_reflection_bytes = 1ull << 40;
+    if (w.takes_budget()) {
+        w.options.flags |= ATO_BACKGROUND;
+        w.options.max_reflection_bytes = 1ull << 40;
+    }
     return true;
 }
 

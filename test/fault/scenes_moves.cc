@@ -175,7 +175,7 @@ static bool take_a_snapshot(World &w)
 
 static bool map_within_a_budget(World &w)
 {
-    w.options.max_reflection_bytes = 1;
+    w.options.max_reflection_bytes = w.takes_budget();
     return w.map();
 }
 

@@ -96,18 +96,13 @@ struct Background : testing::Test {
 };
 
 struct BackgroundOfDomain : Background, testing::WithParamInterface<int> {
-    BackgroundOfDomain() : Background(GetParam() == ATO_DOMAIN_MSYNC ? disk_folder() : "/dev/shm")
-    {
-    }
 };
 
 INSTANTIATE_TEST_SUITE_P(, BackgroundOfDomain,
-                         testing::Values(ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC));
+                         testing::Values(ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM));
 
 TEST_P(BackgroundOfDomain, KeepsTheReflectionBelowThreeQuartersAndTheContent)
 {
-    if (GetParam() == ATO_DOMAIN_MSYNC)
-        DENSE_ONLY("there the space is given back when the last process unmaps the file");
     Mapped m(file, in_background(GetParam()));
     ASSERT_TRUE(m) << m.sentence;
     for (unsigned seed : {2, 3}) {
@@ -119,6 +114,31 @@ TEST_P(BackgroundOfDomain, KeepsTheReflectionBelowThreeQuartersAndTheContent)
     EXPECT_GT(m.stat().deployed_slices, 0u);
     EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     EXPECT_EQ(read_file(file), content);
+}
+
+// Space that is taken there comes back at the last unmap only.
+struct BackgroundOnADisk : Background {
+    BackgroundOnADisk() : Background(disk_folder())
+    {
+    }
+};
+
+TEST_F(BackgroundOnADisk, NoMoreThanThreeQuartersAreTaken)
+{
+    ato_options o = in_background();
+    o.format = ATO_FORMAT_SPARSE;
+    Mapped m(file, o);
+    ASSERT_TRUE(m) << m.sentence;
+    unsigned page = 1;
+    for (unsigned i = 0; i < 3000; i++) {
+        page = (page * 1103515245 + 12345) % PAGES;
+        const Bytes news = pattern(64, i);
+        std::copy(news.begin(), news.end(), content.begin() + static_cast<long>(page * PAGE));
+        ASSERT_NE(ato_memcpy(m.base + page * PAGE, news.data(), 64), nullptr) << ato_errormsg();
+    }
+    EXPECT_LE(space(), MOST / 4 * 3 + 16 * PAGE) << "the thread may hold a batch while one writes";
+    EXPECT_GE(space(), MOST / 2) << "it is used";
+    EXPECT_EQ(m.read(), content);
 }
 
 // No write of this process tells the thread of them.
