@@ -234,6 +234,7 @@ int plain_give_back(struct file *f)
     const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f));
     if (places == UINT64_MAX)
         return -1;
+    space_forget_all(f);
     FOR_EACH_META(chunk, f->pairing.reflection, format, 0, (places + each - 1) / each)
     if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
         return -1;
@@ -256,8 +257,11 @@ int plain_make(struct file *f, struct plain_job *job)
     if (places == UINT64_MAX)
         return -1;
     /* A dirty page of another chunk would keep its neighbours from losing their space. */
-    if (job->gives_back && make_clean(f, 0, bytes) < 0)
-        fail(&t);
+    if (job->gives_back) {
+        space_forget_all(f);
+        if (make_clean(f, 0, bytes) < 0)
+            fail(&t);
+    }
     /* P2: in state `deployed`, which follows, words do not count. */
     f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;
     work_all(&t);

@@ -329,6 +329,14 @@ static void forget_space(struct page_state *s)
     __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
 }
 
+void space_forget_all(struct file *f)
+{
+    uint64_t page = 0;
+    for (struct page_state *s;
+         space_waits(f) && (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
+        forget_space(s);
+}
+
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
@@ -340,7 +348,7 @@ static struct page_state *state_at(const struct file *f, uint64_t place)
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
     const bool alone = f->sparse && !space_waits(f); /* no other page may lose its space */
-    uint64_t near = 0, end = UINT64_MAX;
+    uint64_t near = 0, end = 0;
     struct page_state *s;
     if (!f->sparse)
         space_near(f, place, n, &near, &end);
@@ -349,7 +357,7 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
     for (uint64_t i = place; alone && i < place + n; i++)
         if ((s = state_at(f, i)))
             forget_space(s);
-    while (!alone && (s = shared_next_state(&f->shared, &near, end)))
+    while (near < end && (s = shared_next_state(&f->shared, &near, end)))
         forget_space(s);
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);

@@ -62,11 +62,15 @@ static inline bool space_waits(const struct file *f)
 /* Dense: sets [*first, *end) to the pages that may lose their space in the reflection if n pages of one chunk give it back. */
 void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end);
 
+/* Where space waits, before it is given back: no page counts as having space in the reflection any more. No other process uses the
+ * file, or is about to map it. */
+void space_forget_all(struct file *f);
+
 /*
  * Gives the space of the RefPages of n places of one chunk back. The words of their pages are 0, durably (W5). None of the pages that
- * may lose their space, these and others (space_near(); sparse and joint: all), counts as having space any more. The caller holds all
- * of them; or no other thread or process uses the file, or is about to map it (plain.c). Returns 0; -1 with errno: the space may be kept, which
- * is harmless.
+ * may lose their space, these and others (space_near()), counts as having space any more. The caller holds all of them; or no other
+ * thread or process uses the file, or is about to map it (plain.c), after space_forget_all(). Returns 0; -1 with errno: the space may be
+ * kept, which is harmless.
  *
  * Others may copy from these RefPages without a lock, as an older bitmap says. They see that it is an older one, and
  * copy again. Where reading a hole may be SIGBUS, that copy takes space again; if the file system is full by then, it
