@@ -88,8 +88,8 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
     uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
     uint64_t empty = FILE_NO_PLACE; /* the first entry that was never used, or is of page 0 */
     *next = 0;
-    /* Without a look for holes, which would take as long as to read: nearly all meta pages have data. */
-    for (uint64_t first = 0; first < places; first += CHUNK_SPARSE) {
+    for (uint64_t chunk = 0; chunk < places / CHUNK_SPARSE;) {
+        const uint64_t first = chunk * CHUNK_SPARSE;
         uint64_t unused = FILE_NO_PLACE;
         if (file_read_words(f, first, CHUNK_SPARSE, words, pages) < 0)
             return -1;
@@ -104,8 +104,14 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
             if (add(f, first + i, pages[i], words[i], size) < 0)
                 return -1;
         }
-        if (*next > first) /* else it may be a hole, without space for an entry */
+        if (*next > first) {
+            /* The next one has most probably data too: a look for it would take as long as to read it. */
             empty = lesser(empty, unused);
+            chunk++;
+        } else { /* it may be a hole, without space for an entry */
+            chunk =
+                meta_next(f->pairing.reflection, LAYOUT_SPARSE, chunk + 1, places / CHUNK_SPARSE);
+        }
     }
     return empty < *next ? add(f, empty, 0, 0, size) : 0;
 }
