@@ -217,11 +217,11 @@ build()
 
 # The trees that the commands share: what one has built, the next finds there.
 
-# As it is installed, but with its assertions.
+# As it is installed, but with its assertions. Where there is clang it compiles the tests: it takes half the time of gcc.
 RELEASE=build/release
 configure_release()
 {
-    configure "$RELEASE" --buildtype=release -Db_ndebug=false -Dwerror=true -Dtests=true -Dsqlite=enabled
+    CXX=${CXX:-$(command -v clang++ || echo c++)} configure "$RELEASE" --buildtype=release -Db_ndebug=false -Dwerror=true -Dtests=true -Dsqlite=enabled
 }
 
 # Lines for backtraces, and nothing of variables: a fifth less to compile. -O1 is what sanitizers are meant to be used with.
