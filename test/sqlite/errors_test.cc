@@ -354,12 +354,8 @@ TEST_F(SqliteErrors, ATransactionWithinTheMemoryLimitSucceeds)
     make();
     EXPECT_EQ(support::in_child([&] {
                   const Db db(path());
-#ifdef WITH_SANITIZER
-                  const rlim_t limit =
-                      data_bytes() + (450 << 20); // AddressSanitizer keeps freed memory for a while
-#else
-                  const rlim_t limit = data_bytes() + (100 << 20);
-#endif
+                  // AddressSanitizer keeps freed memory for a while.
+                  const rlim_t limit = data_bytes() + ((with_sanitizer() ? 450 : 100) << 20);
                   const struct rlimit small = {limit, limit};
                   setrlimit(RLIMIT_DATA, &small);
                   return db.run("BEGIN; " + fill("t", 10, 20000) +

@@ -12,8 +12,16 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+/* AddressSanitizer has it. (A macro would not do: the same tests are linked with and without it.) */
+extern "C" __attribute__((weak)) void __asan_init();
+
 namespace sql
 {
+
+inline bool with_sanitizer()
+{
+    return __asan_init != nullptr;
+}
 
 /* The statements must succeed; their rows are not looked at. */
 #define MUST(db, statements) ASSERT_EQ((db).run(statements), SQLITE_OK) << (db).error()

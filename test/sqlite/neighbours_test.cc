@@ -148,10 +148,9 @@ TEST_F(SqliteNeighbours, DatabaseWithoutReflectionFolderIsReadOnly)
 /* An alarm kills a process that hangs. */
 TEST_F(SqliteNeighbours, ForksDoNotHangWhileOthersOpenCloseAndCommit)
 {
-#ifdef WITH_SANITIZER
-    GTEST_SKIP()
-        << "AddressSanitizer's free() hangs in a child of a process whose threads allocate";
-#endif
+    if (with_sanitizer())
+        GTEST_SKIP()
+            << "AddressSanitizer's free() hangs in a child of a process whose threads allocate";
     make("a");
     make("b");
     EXPECT_EQ(support::in_child([&] {

@@ -201,9 +201,8 @@ class SqliteSteady : public testing::TestWithParam<Parameters>
   protected:
     void SetUp() override
     {
-#ifdef WITH_SANITIZER
-        GTEST_SKIP() << "a sanitizer makes system calls itself";
-#endif
+        if (with_sanitizer())
+            GTEST_SKIP() << "a sanitizer makes system calls itself";
         setenv("ATO_DURABILITY", std::get<0>(GetParam()), 1);
         told = static_cast<Told *>(
             mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
