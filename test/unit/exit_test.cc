@@ -2,6 +2,7 @@
 //
 // Does a process that forks or exits never hang in the library? Locks that a child inherits from
 // threads it does not have, and exit() from within a callback.
+#include "model/rig.h"
 #include "support/child.h"
 #include "support/mapped.h"
 
@@ -37,7 +38,7 @@ TEST(Exit, ForkedChildReportsErrorsIfAnotherThreadReportsDuringTheFork)
             ato_memcpy(a, b, sizeof(a)); // EINVAL
     });
     int hung = 0;
-    for (int i = 0; i < 100 && !hung; i++) {
+    for (unsigned i = 0; i < rig::rounds(100) && !hung; i++) {
         pid_t child = fork();
         if (child == 0) {
             char c[8];
@@ -68,7 +69,7 @@ TEST(Exit, ForkedChildCanCallStatIfOtherThreadsCallItDuringTheFork)
             while (!stop)
                 m.stat();
         });
-    for (int i = 0; i < 60 && !HasFailure(); i++)
+    for (unsigned i = 0; i < rig::rounds(60) && !HasFailure(); i++)
         EXPECT_EQ(in_child([&] {
                       alarm(20); // ends a child that hangs
                       Mapped own(dir / "other");

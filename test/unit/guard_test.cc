@@ -3,6 +3,7 @@
 // Do other programs see the mask in place of guarded bytes until the file is plain, and the guarded
 // bytes after that? Also after a crash on the way to a plain file, and never over bytes that
 // another program wrote.
+#include "model/rig.h"
 #include "support/child.h"
 #include "support/dying.h"
 #include "support/faults.h"
@@ -388,7 +389,7 @@ TEST_P(Guard, OfTwoThreadsAtOnceOneIsSetAndTheOtherIsEexist)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
-    for (int turn = 0; turn < 200; turn++) {
+    for (unsigned turn = 0; turn < rig::rounds(200); turn++) {
         std::atomic<int> ready{0};
         int results[2], errors[2];
         auto set = [&](int i) {

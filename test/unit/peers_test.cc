@@ -4,6 +4,8 @@
 // (The recovery after a dead process: peers_dead_test.cc.)
 #include "peers_lab.h"
 
+#include "model/rig.h"
+
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -47,8 +49,8 @@ TEST_F(PeersOfAFile, ReportASizeBehindTheEndOfTheirMapping)
 // All processes find no pairing, and make it at the same time.
 TEST_F(PeersOfAFile, MapANewFileAtTheSameTime)
 {
-    constexpr int MAKERS = 6, ROUNDS = 60;
-    for (int round = 0; round < ROUNDS; round++) {
+    constexpr int MAKERS = 6;
+    for (unsigned round = 0; round < rig::rounds(60); round++) {
         SCOPED_TRACE(round);
         const std::string folder = dir / ("new" + std::to_string(round));
         ASSERT_EQ(mkdir(folder.c_str(), 0755), 0);
