@@ -159,7 +159,7 @@ std::string control_job(const std::vector<Combination> &list, const std::string 
 }
 
 // A change of everything must not turn a check of minutes into one of an hour.
-constexpr size_t MOST_OF_A_CHANGE = 6;
+constexpr size_t MOST_OF_A_CHANGE = 4;
 
 class Hunt
 {
