@@ -2,7 +2,8 @@
 /*
  * What does the sparse format cost, and what does it save?
  *
- *   far     1,000 writes of a slice, far apart in a file of 64 GiB: space that the reflection and the shared memory take
+ *   far     1,000 writes of a slice, far apart in a file of 64 GiB: space that the reflection and the shared memory take; and
+ *           what it costs to write or read these slices, the median of the ratios sparse to dense of 200 rounds
  *   map     mapping that file after 100,000 such writes
  *   write   a write, read   a read by gather, of pages that were written before, in a file of --file_mib: the median of the
  *           ratios sparse to dense of 200 rounds; both formats in turns, at the same random offsets
@@ -120,23 +121,82 @@ uint64_t shared_memory()
     return all;
 }
 
+/* Offsets of 1,000 reads or writes of n bytes. */
+using Places = std::vector<uint64_t>;
+
+Places places(uint64_t seed, size_t pages, size_t n)
+{
+    std::mt19937_64 random(seed);
+    Places all(1000);
+    for (uint64_t &at : all)
+        at = random() % pages * PAGE + random() % (PAGE / n) * n;
+    return all;
+}
+
+/* The time of them. */
+double batch(File &f, const Places &all, size_t n, bool reads)
+{
+    static char bytes[PAGE];
+    const double begin = cpu_ns();
+    for (uint64_t at : all)
+        reads ? f.read(at, bytes, n) : f.write(at, bytes, n);
+    return cpu_ns() - begin;
+}
+
+template <typename Make>
+double median_ratio(File &a, File &b, size_t n, bool reads, const Make &make)
+{
+    std::vector<double> ratios;
+    for (unsigned round = 0; round < 200; round++) {
+        double ns[2];
+        const Places all = make(round + 7);
+        for (unsigned turn : {0, 1}) {
+            const unsigned side = (round + turn) % 2;
+            ns[side] = batch(side ? b : a, all, n, reads);
+        }
+        ratios.push_back(ns[1] / ns[0]);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    return ratios[ratios.size() / 2];
+}
+
+double median_ratio(File &a, File &b, size_t pages, size_t n, bool reads)
+{
+    return median_ratio(a, b, n, reads, [=](uint64_t seed) { return places(seed, pages, n); });
+}
+
+constexpr size_t FAR_BYTES = size_t(64) << 30;
+
 void far_apart(int domain)
 {
-    constexpr size_t SIZE = size_t(64) << 30;
-    const char slice[SLICE] = {1};
-    for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
-        std::mt19937_64 random(1);
-        File f(SIZE, format, domain);
-        for (int i = 0; i < 1000; i++)
-            f.write(random() % (SIZE / SLICE) * SLICE, slice, SLICE);
+    Places all = places(1, FAR_BYTES / PAGE, SLICE);
+    const auto others = [&all](uint64_t seed) {
+        std::shuffle(all.begin(), all.end(), std::mt19937_64(seed));
+        return all;
+    };
+    File dense(FAR_BYTES, ATO_FORMAT_DENSE, domain);
+    batch(dense, all, SLICE, false);
+    const double before = static_cast<double>(shared_memory());
+    File sparse(FAR_BYTES, ATO_FORMAT_SPARSE, domain);
+    batch(sparse, all, SLICE, false);
+    const double memory[] = {before, static_cast<double>(shared_memory()) - before};
+    for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE})
         printf("far, %s: the reflection takes %.2f MiB, the shared memory %.2f MiB\n",
-               format ? "sparse" : "dense", static_cast<double>(f.reflection()) / (1 << 20),
-               static_cast<double>(shared_memory()) / (1 << 20));
-    }
+               format ? "sparse" : "dense",
+               static_cast<double>((format ? sparse : dense).reflection()) / (1 << 20),
+               memory[format] / (1 << 20));
+    for (bool reads : {false, true})
+        printf("far, %s of a slice, sparse to dense: %.2f\n", reads ? "read" : "write",
+               median_ratio(dense, sparse, SLICE, reads, others));
+}
+
+void map_of_many(int domain)
+{
+    const char slice[SLICE] = {1};
     std::mt19937_64 random(2);
-    File f(SIZE, ATO_FORMAT_SPARSE, domain);
+    File f(FAR_BYTES, ATO_FORMAT_SPARSE, domain);
     for (int i = 0; i < 100000; i++)
-        f.write(random() % (SIZE / SLICE) * SLICE, slice, SLICE);
+        f.write(random() % (FAR_BYTES / SLICE) * SLICE, slice, SLICE);
     std::vector<double> ms;
     for (int i = 0; i < 15; i++) {
         f.unmap(ATO_UNMAP_FAST);
@@ -146,34 +206,6 @@ void far_apart(int domain)
     }
     std::sort(ms.begin(), ms.end());
     printf("map, sparse, after 100,000 writes: %.2f ms\n", ms[ms.size() / 2]);
-}
-
-/* Time of 1,000 reads or writes of n bytes in the first pages of the file. */
-double batch(File &f, uint64_t seed, size_t pages, size_t n, bool reads)
-{
-    static char bytes[PAGE];
-    std::mt19937_64 random(seed);
-    const double begin = cpu_ns();
-    for (int i = 0; i < 1000; i++) {
-        const uint64_t at = random() % pages * PAGE + random() % (PAGE / n) * n;
-        reads ? f.read(at, bytes, n) : f.write(at, bytes, n);
-    }
-    return cpu_ns() - begin;
-}
-
-double median_ratio(File &a, File &b, size_t pages, size_t n, bool reads)
-{
-    std::vector<double> ratios;
-    for (unsigned round = 0; round < 200; round++) {
-        double ns[2];
-        for (unsigned turn : {0, 1}) {
-            const unsigned side = (round + turn) % 2;
-            ns[side] = batch(side ? b : a, round + 7, pages, n, reads);
-        }
-        ratios.push_back(ns[1] / ns[0]);
-    }
-    std::sort(ratios.begin(), ratios.end());
-    return ratios[ratios.size() / 2];
 }
 
 /* All homes have space, and each page a bitmap with slices on both sides. */
@@ -229,6 +261,7 @@ int main(int argc, char **argv)
     if (!mib)
         errx(64, "--file_mib is a number");
     far_apart(ATO_DOMAIN_PMEM);
+    map_of_many(ATO_DOMAIN_PMEM);
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         printf("domain %s:\n", domain == ATO_DOMAIN_PMEM ? "pmem" : "process");
         ratios(domain, mib << 20);
