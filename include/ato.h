@@ -118,13 +118,15 @@ struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
-    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
+    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set, else
+                   sparse with max_reflection_bytes */
     unsigned flags;  /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
     size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
      * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.
-     * ATO_BACKGROUND has a thread do that earlier. Not a limit for what must be kept: pages in use, and the bitmaps, a page for each 2 MiB that were written to. */
+     * ATO_BACKGROUND has a thread do that earlier. Not a limit for what must be kept: pages in use, and bitmaps. A new
+     * reflection is sparse then. EOPNOTSUPP: the file has a dense one in a page cache. */
     uint64_t max_reflection_bytes;
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */

@@ -211,10 +211,13 @@ static int check_budget(const struct file *f, const struct file_wish *wish)
 {
     if (f->reader || f->sparse || !wish->options->max_reflection_bytes || !space_is_joint(f))
         return 0;
+    const bool none_yet = f->pairing.newborn && !f->mappings;
     return report_error(EOPNOTSUPP,
-                        "%s has a dense reflection in a page cache, which cannot keep within "
-                        "max_reflection_bytes: 'ato convert --to sparse' makes it a sparse one",
-                        f->pairing.path);
+                        "%s %s a dense reflection in a page cache, which cannot keep within "
+                        "max_reflection_bytes: %s",
+                        f->pairing.path, none_yet ? "would get" : "has",
+                        none_yet ? "the variable ATO_FORMAT asks for it"
+                                 : "'ato convert --to sparse' makes it a sparse one");
 }
 
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */

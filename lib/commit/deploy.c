@@ -49,9 +49,10 @@ static int copy_home(struct mapping *m, struct held_page *at, bool cold)
 int deploy_held(struct mapping *m, struct page_set *h, bool cold)
 {
     int r = 0;
-    for (uint64_t i = 0; i < h->n && r == 0; i++)
-        if (h->pages[i].file == m->file)
-            r = copy_home(m, &h->pages[i], cold);
+    /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
+    for (uint64_t i = 0; i < h->n; i++)
+        if (h->pages[i].file == m->file && copy_home(m, &h->pages[i], cold) < 0)
+            r = -1;
     if (commit_flush(h->pages, h->n) < 0)
         return -1; /* with pending masks: W4 when they are released */
     /* The pages that were copied may flip even if others failed. */

@@ -68,12 +68,13 @@ static int commit_checked(struct tx *const *t, unsigned n)
     return r;
 }
 
-/* Deploys what the eager policy asks for. A failure is ignored. */
+/* Deploys what the eager policy asks for. What was not written eagerly may lack space, and stays where it is. */
 static void bring_home(struct tx *t)
 {
-    /* After a failure, pages may still have pending masks, which the next call would use. */
+    /* If the medium fails, pages may still have pending masks, which the next call would use. */
     for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0)
+        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0 &&
+            file_is_poisoned(t->parts[i].mapping->file))
             return;
 }
 

@@ -480,8 +480,13 @@ TEST(BudgetAlone, ADenseReflectionInAPageCacheIsRefused)
     ato_options o = options(ATO_DOMAIN_PROCESS, ATO_READ_LAZY);
     write_file(file, Bytes(PAGE, 1));
     setenv("ATO_FORMAT", "dense", 1);
+    o.max_reflection_bytes = 1 << 20;
+    const Mapped newborn(file, o);
+    EXPECT_EQ(newborn.error, EOPNOTSUPP);
+    EXPECT_NE(newborn.sentence.find("ATO_FORMAT"), std::string::npos) << newborn.sentence;
+    o.max_reflection_bytes = 0;
     Mapped first(file, o);
-    ASSERT_TRUE(first) << first.sentence;
+    ASSERT_TRUE(first && first.write(0, Bytes(64, 2))) << first.sentence;
     o.max_reflection_bytes = 1 << 20;
     for (const bool mapped : {true, false}) {
         if (!mapped)
@@ -491,7 +496,8 @@ TEST(BudgetAlone, ADenseReflectionInAPageCacheIsRefused)
         EXPECT_EQ(m.error, EOPNOTSUPP);
         EXPECT_NE(m.sentence.find("ato convert --to sparse"), std::string::npos) << m.sentence;
     }
-    EXPECT_EQ(read_file(file), Bytes(PAGE, 1));
+    o.max_reflection_bytes = 0;
+    EXPECT_EQ(Mapped(file, o).read(0, 64), Bytes(64, 2));
     setenv("ATO_FORMAT", usual.c_str(), 1);
 }
 

@@ -91,6 +91,28 @@ TEST(Space, AnEagerWriteIsInTheFileItselfOrChangesNothing)
         }
 }
 
+// The first page is not written eagerly, and has no space in the file when the transaction is committed.
+TEST(Space, AnEagerWriteComesHomeThoughAnotherOneOfItsTransactionCannot)
+{
+    TempDir dir(disk_folder());
+    const std::string holes = dir / "holes";
+    write_file(holes, Bytes());
+    ASSERT_EQ(truncate(holes.c_str(), 64 * 4096), 0);
+    Mapped m(holes, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+    const Bytes news(4096, 7);
+    ASSERT_TRUE(m.write(40 * 4096, Bytes(2 * 4096, 1))) << m.sentence; // makes the journal
+    ato_tx *t = ato_tx_begin(0);
+    ASSERT_TRUE(ato_tx_memcpy(t, m.base, news.data(), 64, 0)) << ato_errormsg();
+    ASSERT_TRUE(ato_tx_memcpy(t, m.base + 4096, news.data(), 4096, ATO_EAGER)) << ato_errormsg();
+    FsFaults faults;
+    faults.fail_op("fallocate", ENOSPC);
+    EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+    EXPECT_GT(faults.count("fallocate"), 0);
+    faults.before = nullptr;
+    EXPECT_EQ(Bytes(m.base + 4096, m.base + 2 * 4096), news);
+    EXPECT_EQ(m.read(0, 64), Bytes(64, 7));
+}
+
 // The range behind the end of a reflection is no hole: its words must not be read as zeros.
 // Sparse: places that were taken when the error came are used later.
 TEST(Space, WriteThatFailsLosesNoPlaces)

@@ -299,7 +299,7 @@ static int complete_database(struct copied *c, const struct sqlite_hold *hold)
 
 static int take_snapshot(struct copied *c, const void *view)
 {
-    c->done = 0;
+    c->done = c->sent = 0;
     if (ftruncate(c->to.fd, 0) < 0)
         return fail_at(c, "cannot write the copy");
     if (c->marks && begin_marks(c) < 0)
