@@ -244,7 +244,7 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
         !table_is_plain(src, n) || !src)
         return 1;
     CALL_ON(call, m);
-    const unsigned flags = writes_eagerly(m, 0) ? ATO_EAGER : 0;
+    const unsigned flags = write_flags(m, 0);
     if (staging_write_page(t, f, offset, s, &homes, (unsigned)n, src, flags, false) < 0) {
         page_set_release_from(&t->set, pages);
         return -1;

@@ -48,7 +48,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     struct file *f = m->file;
     struct held_page *at = h->pages;
     uint64_t stored = 0;
-    if (store_make_space(f, offset, n, writes_eagerly(m, flags)) < 0)
+    if (store_make_space(f, offset, n, flags & ATO_EAGER) < 0)
         return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
@@ -70,7 +70,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     file_note_written(f);
     /* The write is committed. If its slices cannot be deployed now, since the medium fails, which the next call reports, it stays
      * committed. */
-    if (writes_eagerly(m, flags))
+    if (flags & ATO_EAGER)
         (void)deploy_committed(m, h);
     return 0;
 }
@@ -93,7 +93,7 @@ int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t
                  unsigned flags)
 {
     int r = 1;
-    if (writes_eagerly(m, flags) && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL))
+    if ((flags & ATO_EAGER) && offset % 8 + n <= 8 && !(flags & ATO_SKIP_EQUAL))
         r = write_page(m, offset, (unsigned)n, bytes, flags, true);
     return r <= 0 ? r : write_several(m, offset, n, bytes, repeats, flags);
 }

@@ -73,9 +73,10 @@ static inline __attribute__((always_inline)) int write_bytes(struct mapping *m, 
                                                              const char *bytes, uint64_t n,
                                                              bool repeats, unsigned flags)
 {
-    if (__builtin_expect(!writes_eagerly(m, flags) && offset % PAGE_BYTES + n <= PAGE_BYTES, 1))
+    const unsigned all = write_flags(m, flags);
+    if (__builtin_expect(!(all & ATO_EAGER) && offset % PAGE_BYTES + n <= PAGE_BYTES, 1))
         return write_page(m, offset, (unsigned)n, bytes, flags, false);
-    return write_others(m, offset, bytes, n, repeats, flags);
+    return write_others(m, offset, bytes, n, repeats, all);
 }
 
 #endif

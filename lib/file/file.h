@@ -117,10 +117,10 @@ static inline int policy_of(const struct mapping *m)
     return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
 }
 
-/* Returns true if a write through m is deployed at once. flags: ATO_EAGER. */
-static inline bool writes_eagerly(const struct mapping *m, unsigned flags)
+/* Returns the flags of a write through m, with ATO_EAGER also if that is its policy: it is deployed at once. */
+static inline unsigned write_flags(const struct mapping *m, unsigned flags)
 {
-    return (flags & ATO_EAGER) || policy_of(m) == ATO_READ_EAGER;
+    return policy_of(m) == ATO_READ_EAGER ? flags | ATO_EAGER : flags;
 }
 
 /* The calling thread's counters. */

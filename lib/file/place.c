@@ -87,8 +87,9 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
 {
     uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
     uint64_t empty = FILE_NO_PLACE; /* the first entry that was never used, or is of page 0 */
+    const uint64_t chunks = places / CHUNK_SPARSE;
     *next = 0;
-    for (uint64_t chunk = 0; chunk < places / CHUNK_SPARSE;) {
+    for (uint64_t chunk = 0; chunk < chunks;) {
         const uint64_t first = chunk * CHUNK_SPARSE;
         uint64_t unused = FILE_NO_PLACE;
         if (file_read_words(f, first, CHUNK_SPARSE, words, pages) < 0)
@@ -104,14 +105,12 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
             if (add(f, first + i, pages[i], words[i], size) < 0)
                 return -1;
         }
-        if (*next > first) {
-            /* The next one has most probably data too: a look for it would take as long as to read it. */
+        chunk++;
+        if (*next >
+            first) /* the next one has most probably data too: to look takes as long as to read */
             empty = lesser(empty, unused);
-            chunk++;
-        } else { /* it may be a hole, without space for an entry */
-            chunk =
-                meta_next(f->pairing.reflection, LAYOUT_SPARSE, chunk + 1, places / CHUNK_SPARSE);
-        }
+        else /* it may be a hole, without space for an entry */
+            chunk = meta_next(f->pairing.reflection, LAYOUT_SPARSE, chunk, chunks);
     }
     return empty < *next ? add(f, empty, 0, 0, size) : 0;
 }

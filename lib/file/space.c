@@ -357,7 +357,7 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
     for (uint64_t i = place; alone && i < place + n; i++)
         if ((s = state_at(f, i)))
             forget_space(s);
-    while (near < end && (s = shared_next_state(&f->shared, &near, end)))
+    while ((s = shared_next_state(&f->shared, &near, end)))
         forget_space(s);
     if (space_is_joint(f))
         __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);

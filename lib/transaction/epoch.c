@@ -33,9 +33,9 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
         uint64_t before = t->set.n;
         r = claim_part(t, m, true) ? 0 : -1;
         for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, &writes[i], writes_eagerly(m, flags));
+            r = staging_ready(t, &writes[i], flags & ATO_EAGER);
         if (r == 0) {
-            t->parts[0].eager |= writes_eagerly(m, flags);
+            t->parts[0].eager |= (flags & ATO_EAGER) != 0;
             return 0;
         }
         page_set_release_from(&t->set, before);
@@ -54,6 +54,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags)
 {
     struct mapping *m = writes->to.m;
+    flags = write_flags(m, flags);
     pthread_mutex_lock(&m->epoch_lock);
     int r = get_ready(m, writes, count, flags);
     for (unsigned i = 0; r == 0 && i < count; i++)

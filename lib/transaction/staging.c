@@ -153,7 +153,7 @@ int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
     struct mapping *m = w->to.m;
     struct part *part = claim_part(t, m, true);
-    flags |= writes_eagerly(m, flags) ? ATO_EAGER : 0;
+    flags = write_flags(m, flags);
     if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
         return -1;
     part->written = true;

@@ -126,11 +126,7 @@ inline unsigned rounds(unsigned usual)
         const char *told = std::getenv("ATO_TEST_PERCENT");
         if (told)
             return static_cast<unsigned>(whole_number("ATO_TEST_PERCENT", told));
-#ifdef WITH_SANITIZER
-        return 20u;
-#else
         return 100u;
-#endif
     }();
     unsigned n = static_cast<unsigned>(uint64_t{usual} * percent / 100);
     return n ? n : 1;

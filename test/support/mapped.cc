@@ -16,6 +16,17 @@ bool sparse()
     return format && std::string(format) == "sparse";
 }
 
+Environment::Environment(const char *name, const char *value)
+    : name_(name), before_(getenv(name) ? getenv(name) : "")
+{
+    setenv(name, value, 1);
+}
+
+Environment::~Environment()
+{
+    before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1);
+}
+
 ato_options options(int domain, int policy, unsigned flags)
 {
     ato_options o = {};

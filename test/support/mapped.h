@@ -17,6 +17,20 @@ namespace support
 // The tests run in both formats of the reflection: ATO_FORMAT=sparse.
 bool sparse();
 
+// A variable of the environment, as long as this lives.
+class Environment
+{
+  public:
+    Environment(const char *name, const char *value);
+    ~Environment();
+    Environment(const Environment &) = delete;
+    Environment &operator=(const Environment &) = delete;
+
+  private:
+    const char *name_;
+    std::string before_;
+};
+
 // For tests that store bytes of a dense reflection by themselves, or count calls.
 #define DENSE_ONLY(why)                                                                            \
     do {                                                                                           \

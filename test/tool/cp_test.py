@@ -129,7 +129,7 @@ class Copy(Lab):
 
     def test_keeps_holes(self):
         path = self.make()
-        os.truncate(path, 50 << 20)
+        os.truncate(path, 100 << 20)
         with open(path, 'ab') as f:
             f.write(b'end')
         self.out('cp', path, self.copy)

@@ -17,22 +17,6 @@ using namespace support;
 namespace
 {
 
-class Environment
-{
-  public:
-    Environment(const char *name, const char *value) : name_(name)
-    {
-        setenv(name, value, 1);
-    }
-    ~Environment()
-    {
-        unsetenv(name_);
-    }
-
-  private:
-    const char *name_;
-};
-
 class Options : public testing::Test
 {
   protected:

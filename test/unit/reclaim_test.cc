@@ -454,7 +454,6 @@ TEST(BudgetAlone, MakesANewReflectionSparseAlsoWhereTheOptionsSayAuto)
 {
     TempDir dir("/dev/shm");
     ato_options o = options(ATO_DOMAIN_PROCESS, ATO_READ_LAZY);
-    const std::string usual = sparse() ? "sparse" : "dense";
     for (auto [format, variable, expected] : {std::tuple{ATO_FORMAT_DENSE, "", ATO_FORMAT_SPARSE},
                                               {ATO_FORMAT_DENSE, "dense", ATO_FORMAT_DENSE},
                                               {ATO_FORMAT_DENSE, "auto", ATO_FORMAT_SPARSE},
@@ -462,7 +461,7 @@ TEST(BudgetAlone, MakesANewReflectionSparseAlsoWhereTheOptionsSayAuto)
                                               {ATO_FORMAT_SPARSE, "dense", ATO_FORMAT_SPARSE}}) {
         const std::string file = dir / "file";
         write_file(file, Bytes(PAGE, 1));
-        setenv("ATO_FORMAT", variable, 1);
+        const Environment set("ATO_FORMAT", variable);
         o.format = format;
         o.max_reflection_bytes = 1 << 20;
         Mapped m(file, o);
@@ -470,16 +469,15 @@ TEST(BudgetAlone, MakesANewReflectionSparseAlsoWhereTheOptionsSayAuto)
         EXPECT_EQ(m.stat().format, expected) << format << " " << variable;
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     }
-    setenv("ATO_FORMAT", usual.c_str(), 1);
 }
 
 TEST(BudgetAlone, ADenseReflectionInAPageCacheIsRefused)
 {
     TempDir dir(disk_folder());
-    const std::string file = dir / "file", usual = sparse() ? "sparse" : "dense";
+    const std::string file = dir / "file";
+    const Environment dense("ATO_FORMAT", "dense");
     ato_options o = options(ATO_DOMAIN_PROCESS, ATO_READ_LAZY);
     write_file(file, Bytes(PAGE, 1));
-    setenv("ATO_FORMAT", "dense", 1);
     o.max_reflection_bytes = 1 << 20;
     const Mapped newborn(file, o);
     EXPECT_EQ(newborn.error, EOPNOTSUPP);
@@ -498,7 +496,6 @@ TEST(BudgetAlone, ADenseReflectionInAPageCacheIsRefused)
     }
     o.max_reflection_bytes = 0;
     EXPECT_EQ(Mapped(file, o).read(0, 64), Bytes(64, 2));
-    setenv("ATO_FORMAT", usual.c_str(), 1);
 }
 
 TEST_P(Budget, WritesThatNeedMoreThanAllOfItSucceed)
