@@ -537,6 +537,11 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
  */
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
+/* Return the size of the file in whose mapping addr lies as the transaction sees it: with its own changes of the size, else as
+ * ato_size(). The commit does not check whether others have changed it meanwhile. -1 with EINVAL: not in a mapping, or the
+ * transaction is over; EPERM, EAGAIN: as ato_tx_memcpy(). Since 0.1. */
+off_t ato_tx_size(ato_tx *tx, const void *addr);
+
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
  * After any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the
  * call, or abort. After EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
@@ -565,7 +570,7 @@ int ato_tx_together(const void *a, const void *b);
 int ato_stat(const void *addr, struct ato_status *st);
 
 /* Get the size in bytes of the mapped file that `addr` lies in, as ato_stat() does, by a few loads if the process has
- * a writable descriptor. It excludes changes by open transactions, also the caller's own.
+ * a writable descriptor. It excludes changes by open transactions, also the caller's own (ato_tx_size()).
  * -1 with EINVAL: not in a mapping; EAGAIN: as ato_stat(). Since 0.1. */
 off_t ato_size(const void *addr);
 

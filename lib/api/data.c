@@ -188,7 +188,7 @@ static __attribute__((noinline)) void *copy_many(void *dst, const void *src, siz
     struct mapping *from = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
     if (from) {
         CALL_ON(call, from);
-        if (read_at_once(from, src, dst, n, false)) {
+        if (read_at_once(from, src, dst, n, false, NULL)) {
             range_count_read(from, n);
             return dst;
         }
@@ -202,7 +202,7 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
     if (__builtin_expect(n - 1 < SLICE_BYTES, 1) && thread_is_numbered() &&
         (from = table_find_source(dst, src, n))) {
         CALL_ON(call, from);
-        if (__builtin_expect(read_at_once(from, src, dst, n, true), 1)) {
+        if (__builtin_expect(read_at_once(from, src, dst, n, true, NULL), 1)) {
             range_tally_read(tally_of_own(from), n);
             return dst;
         }

@@ -19,6 +19,7 @@
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
+#include "lib/read/read.h"
 #include "lib/transaction/again.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
@@ -215,6 +216,33 @@ static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *s
 }
 
 /*
+ * The common case of a read: from one page that the transaction does not have, of the only mapping that it has used, of a file whose
+ * size it does not change. Returns 1 in all others. Short for the same reason as read_at_once().
+ */
+static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t, void *dst,
+                                                                   const void *src, size_t n)
+{
+    struct mapping *m = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
+    const bool notes = !(t->flags & ATO_TX_READ_COMMITTED);
+    const unsigned parts = t->nparts;
+    if (!m || (notes && (t->first || m->file->reader)))
+        return 1;
+    if (parts ? parts > 1 || t->parts->mapping != m || t->parts->sized : !claim_part(t, m, false))
+        return 1;
+    CALL_ON(call, m);
+    struct file *f = m->file;
+    const uint64_t page = (m->offset + (uint64_t)((const char *)src - m->base)) / PAGE_BYTES;
+    uint64_t version;
+    if (!read_at_once(m, src, dst, n, false, &version) || (t->set.n && claim_find(t, f, page)) ||
+        (notes && (notes_add(t, f, page, version) < 0 || notes_hold(t) < 0))) {
+        claim_drop_parts(t, parts);
+        return 1;
+    }
+    range_count_read(m, n);
+    return 0;
+}
+
+/*
  * The common case: from memory to one page of the only mapping that the transaction has used, of a file whose size it does not
  * change. Returns 1 in all others. In any case it prefetches, as early as possible: after the fences of the last commit stores
  * wait, and after a number of stores everything else waits too.
@@ -260,6 +288,8 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     if (!t)
         return NULL;
     int r = flags ? 1 : move_at_once(t, dst, src, n);
+    if (r > 0 && !flags)
+        r = read_page_at_once(t, dst, src, n);
     if (r > 0)
         r = move(t, dst, src, n, flags);
     /* Perhaps others have cut the file since the transaction read how long it is. */
@@ -282,6 +312,18 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
         claim_drop_parts(t, parts);
     leave(t);
     return r;
+}
+
+off_t ato_tx_size(ato_tx *tx, const void *addr)
+{
+    struct tx *t = enter(tx);
+    if (!t)
+        return -1;
+    const struct mapping *m = table_expect(addr);
+    const struct part *part = m ? claim_sizing(t, m->file) : NULL;
+    const off_t size = part ? (off_t)part->size : m ? ato_size(addr) : -1;
+    leave(t);
+    return size;
 }
 
 int ato_ftruncate(void *addr, off_t size)

@@ -65,15 +65,17 @@ static inline void read_copy(struct file *f, const struct page_state *s, uint64_
 
 /*
  * The common case of a read: within one page that has a state, nothing to deploy, no flip meanwhile, no error.
- * Returns true if the copy is valid. False: use read_bytes(); dst may hold anything. n is from 1 to PAGE_BYTES. `few`:
- * a constant, true for SLICE_BYTES or less: what lies in R is left to others then, and nothing is called.
+ * Returns true if the copy is valid, and sets *noted, unless `noted` is NULL, to the version that the page has. False: use
+ * read_bytes(); dst may hold anything. n is from 1 to PAGE_BYTES. `few`: a constant, true for SLICE_BYTES or less: what lies in R
+ * is left to others then, and nothing is called.
  *
  * It is separate from read_bytes() to be short. A read waits for memory, and the CPU fetches more of it at once the
  * fewer instructions lie between one read and the next. What holds the most room there are calls, taken branches,
  * stores, and on AMD's CPUs instructions that set flags: each costs 1 to 4 ns here, many times what it costs elsewhere.
  */
 static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m, const char *src,
-                                                               char *dst, size_t n, const bool few)
+                                                               char *dst, size_t n, const bool few,
+                                                               uint64_t *noted)
 {
     struct file *f = m->file;
     uint64_t offset = m->offset + (uint64_t)(src - m->base);
@@ -123,6 +125,8 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     RACES_MEANT_END(dst, n);
     seam_point(SEAM_CHECK, s);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (noted)
+        *noted = version;
     return __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version;
 }
 

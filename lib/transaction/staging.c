@@ -63,9 +63,11 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
  * file has for others. Returns where the part begins that was held. */
 static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *from)
 {
-    const uint64_t size = file_size(f), end = offset + n;
+    const uint64_t size = file_size(f), end = offset + n, page = offset / PAGE_BYTES;
     *from = end;
-    if (t->first && !(t->flags & ATO_TX_READ_COMMITTED))
+    if (end <= (page + 1) * PAGE_BYTES && claim_find(t, f, page))
+        *from = offset;
+    else if (t->first && !(t->flags & ATO_TX_READ_COMMITTED))
         *from = offset;
     else if (claim_sizing(t, f) && end > size)
         *from = offset > size ? offset : size;

@@ -315,7 +315,8 @@ TEST_F(Background, AReadOnlyDescriptorGetsNoThread)
                   const Fd fd(file, O_RDONLY);
                   const ato_options o = in_background();
                   const Threads own = threads();
-                  return ato_mmap_opt(SIZE, fd, 0, &o) != MAP_FAILED && threads() == own ? 0 : 1;
+                  const void *const map = ato_mmap_opt(SIZE, fd, 0, &o);
+                  return map != MAP_FAILED && comes_true([&] { return threads() == own; }) ? 0 : 1;
               }),
               0);
 }

@@ -219,6 +219,11 @@ TEST_F(Reader, MayBeInTheProcessOfAWriter)
     ASSERT_TRUE(m) << m.sentence;
     ASSERT_TRUE(write(3000, 2)(m)) << m.sentence;
     EXPECT_EQ(r.read(), content);
+    char byte;
+    ato_tx *tx = ato_tx_begin(0);
+    EXPECT_EQ(ato_tx_memcpy(tx, &byte, r.base, 1, 0), nullptr);
+    EXPECT_EQ(errno, EACCES);
+    ato_tx_abort(tx);
     Watched beside(path);
     ASSERT_TRUE(beside.base) << beside.sentence;
     EXPECT_EQ(beside.read(), content);

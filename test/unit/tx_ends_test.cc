@@ -133,6 +133,9 @@ TEST_P(Tx, UnmapWithAnOpenTransactionIsEbusy)
 {
     ato_tx *t = begin();
     Bytes some(10);
+    ASSERT_EQ(ato_tx_memcpy(t, some.data(), m->base + SIZE, 10, 0), nullptr); // a call that fails
+    ASSERT_EQ(m->unmap(ATO_UNMAP_FAST), 0) << m->sentence;
+    map();
     ASSERT_NE(ato_tx_memcpy(t, some.data(), m->base, 10, 0), nullptr);
     EXPECT_EQ(m->unmap(ATO_UNMAP_FAST), -1);
     EXPECT_EQ(m->error, EBUSY);

@@ -146,6 +146,20 @@ TEST_P(TxRun, GetsThroughBesideAWriterThatNeverStops)
     writer.join();
 }
 
+TEST_P(TxRun, HoldsWhatItReadsIfItGoesFirst)
+{
+    ASSERT_EQ(m->read(), model); // so that each page is loaded
+    be_refused_often();
+    ato_tx *t = ato_tx_begin(0);
+    ASSERT_EQ(look(t, 3), 0) << ato_errormsg();
+    std::thread([&] {
+        ato_tx *u = ato_tx_begin(0);
+        EXPECT_TRUE(refused(write(u, 3) < 0, EAGAIN, "wait_ms"));
+        EXPECT_EQ(ato_tx_abort(u), 0);
+    }).join();
+    EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+}
+
 TEST_P(TxRun, OthersLetATransactionGoFirstThatWasRefusedOften)
 {
     int waited = 0;

@@ -74,6 +74,7 @@ class TxSize : public testing::TestWithParam<int>
                 << ato_errormsg();
         }
         EXPECT_EQ(seen, mine);
+        EXPECT_EQ(ato_tx_size(t, m->base), static_cast<off_t>(mine.size()));
         EXPECT_EQ(ato_tx_memcpy(t, &byte, m->base + mine.size(), 1, 0), nullptr);
         EXPECT_EQ(ato_tx_memcpy(t, m->base + mine.size(), &byte, 1, 0), nullptr);
         EXPECT_EQ(errno, EFAULT);
@@ -85,6 +86,7 @@ class TxSize : public testing::TestWithParam<int>
         std::thread([&] {
             char byte;
             EXPECT_EQ(m->stat().size, model.size());
+            EXPECT_EQ(ato_size(m->base), static_cast<off_t>(model.size()));
             if (!model.empty()) {
                 EXPECT_EQ(m->read(0, model.size()), model);
             }
@@ -327,7 +329,15 @@ TEST_P(TxSize, RefusedCallChangesNothing)
     refused((1 << 30) + 1, ENOSPC);
     EXPECT_EQ(ato_tx_ftruncate(t, &t, 5), -1);
     EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ato_tx_size(t, &t), -1);
+    EXPECT_EQ(errno, EINVAL);
+    std::thread([&] {
+        EXPECT_EQ(ato_tx_size(t, m->base), -1);
+        EXPECT_EQ(errno, EPERM);
+    }).join();
     ASSERT_EQ(ato_tx_abort(t), 0);
+    EXPECT_EQ(ato_tx_size(t, m->base), -1);
+    EXPECT_EQ(errno, EINVAL);
     ASSERT_EQ(ato_set_guard(m->base, 100, model.data() + 100, 16), 0);
     begin();
     refused(115, EINVAL);
