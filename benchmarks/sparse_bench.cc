@@ -8,8 +8,8 @@
  *   write   a write, read   a read by gather, of pages that were written before, in a file of --file_mib: the median of the
  *           ratios sparse to dense of 200 rounds; both formats in turns, at the same random offsets
  *   budget  the throughput of writes with a reflection that may take a hundredth of the file, relative to those without a budget,
- *           once all of that reflection has space: to random pages, and to pages that fit. With --budget_mib only that, for one
- *           sparse file after the other, as large as the memory allows: the fastest tenth of 400 rounds each
+ *           once all of that reflection has space: to random pages, and to pages that fit. With --budget_mib only that, of
+ *           sparse files in pmem, which take three times as much memory
  *
  * All in domain pmem, which is to be forced on tmpfs (PMEM_IS_PMEM_FORCE=1), or in process.
  */
@@ -233,45 +233,17 @@ void ratios(int domain, size_t file_bytes)
                    median_ratio(dense, sparse, pages, n, reads));
 }
 
-void budgets(int domain, size_t file_bytes)
+void budget(int domain, size_t file_bytes, int format)
 {
     const size_t pages = file_bytes / PAGE;
-    for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
-        File free(file_bytes, format, domain), small(file_bytes, format, domain, file_bytes / 100);
-        fill(free, pages);
-        fill(small, pages);
-        for (size_t n : {SLICE, PAGE})
-            for (size_t of : {pages, pages / 200})
-                printf("budget, %s, writes of %zu bytes to %s: %.2f\n", format ? "sparse" : "dense",
-                       n, of == pages ? "all pages" : "pages that fit",
-                       1 / median_ratio(free, small, of, n, false));
-    }
-}
-
-void budget_alone(size_t file_bytes)
-{
-    const size_t pages = file_bytes / PAGE, sets[] = {pages, pages / 200};
-    double ns[2][2][2];
-    for (bool budget : {false, true}) {
-        File f(file_bytes, ATO_FORMAT_SPARSE, ATO_DOMAIN_PMEM, budget ? file_bytes / 100 : 0);
-        fill(f, pages);
-        for (bool whole : {false, true})
-            for (bool fits : {false, true}) {
-                std::vector<double> times;
-                for (unsigned round = 0; round < 800; round++)
-                    times.push_back(batch(f, places(round, sets[fits], whole ? PAGE : SLICE),
-                                          whole ? PAGE : SLICE, false));
-                // The first ones came before it was settled; the machine may be slower for one file than for the other.
-                std::sort(times.begin() + 400, times.end());
-                ns[budget][whole][fits] = times[440];
-            }
-        printf("the reflection takes %.1f MiB\n", static_cast<double>(f.reflection()) / (1 << 20));
-    }
-    for (bool whole : {false, true})
-        for (bool fits : {false, true})
-            printf("budget, writes of %zu bytes to %s: %.2f\n", whole ? PAGE : SLICE,
-                   fits ? "pages that fit" : "all pages",
-                   ns[false][whole][fits] / ns[true][whole][fits]);
+    File free(file_bytes, format, domain), small(file_bytes, format, domain, file_bytes / 100);
+    fill(free, pages);
+    fill(small, pages);
+    for (size_t n : {SLICE, PAGE})
+        for (size_t of : {pages, pages / 200})
+            printf("budget, %s, writes of %zu bytes to %s: %.2f\n", format ? "sparse" : "dense", n,
+                   of == pages ? "all pages" : "pages that fit",
+                   1 / median_ratio(free, small, of, n, false));
 }
 
 } // namespace
@@ -289,7 +261,7 @@ int main(int argc, char **argv)
     if (!mib)
         errx(64, "--file_mib is a number");
     if (budget_mib) {
-        budget_alone(budget_mib << 20);
+        budget(ATO_DOMAIN_PMEM, budget_mib << 20, ATO_FORMAT_SPARSE);
         return 0;
     }
     setenv("ATO_FORMAT", "dense", 1); // otherwise a budget makes a reflection sparse
@@ -298,7 +270,8 @@ int main(int argc, char **argv)
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         printf("domain %s:\n", domain == ATO_DOMAIN_PMEM ? "pmem" : "process");
         ratios(domain, mib << 20);
-        budgets(domain, mib << 20);
+        for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE})
+            budget(domain, mib << 20, format);
     }
     return 0;
 }
