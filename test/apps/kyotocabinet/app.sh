@@ -18,6 +18,9 @@ app_build()
         quietly "$test.log" g++ -O2 -Wall -Wextra -std=c++17 -isystem . "$APPS/kyotocabinet/$test.cc" -o "$test" \
             -L. -lkyotocabinet -lz "-Wl,-rpath,$folder"
     done
+    # shellcheck disable=SC2086 # several words
+    [ "$kind" = stock ] || quietly bound.log gcc -O2 -Wall -Wextra -shared -fPIC $flags "$APPS/kyotocabinet/bound.c" \
+        -o bound.so -lpmem
 )
 
 # Its own tests, as `make check` runs them.
@@ -43,8 +46,11 @@ app_kill()
     "$1/kill" . "$2"
 }
 
-# $3: commits of each measurement.
+# $3: commits of each measurement. In memory also the bound: see bound.c.
 app_compare()
 {
-    "$APPS/compare.py" 5 "stock=$1/speed . $3" "libato=$2/speed . $3"
+    local bound=()
+
+    [ -z "${PMEM_IS_PMEM_FORCE:-}" ] || bound=("bound=LD_PRELOAD=$2/bound.so $2/speed . $3")
+    "$APPS/compare.py" 5 "stock=$1/speed . $3" "libato=$2/speed . $3" "${bound[@]}"
 }
