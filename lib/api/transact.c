@@ -216,8 +216,9 @@ static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *s
 }
 
 /*
- * The common case of a read: from one page that the transaction does not have, of the only mapping that it has used, of a file whose
- * size it does not change. Returns 1 in all others. Short for the same reason as read_at_once().
+ * The common case of a read: from one page that the transaction does not have, of the first and only mapping that it uses, of a file
+ * whose size it does not change. Returns 0; -1: errors of notes_add(), notes_hold(); 1 in all other cases. Then, and after an error,
+ * the transaction is as it was. Short for the same reason as read_at_once().
  */
 static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t, void *dst,
                                                                    const void *src, size_t n)
@@ -232,14 +233,18 @@ static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t,
     CALL_ON(call, m);
     struct file *f = m->file;
     const uint64_t page = (m->offset + (uint64_t)((const char *)src - m->base)) / PAGE_BYTES;
+    const uint64_t noted = t->notes.n;
     uint64_t version;
-    if (!read_at_once(m, src, dst, n, false, &version) || (t->set.n && claim_find(t, f, page)) ||
-        (notes && (notes_add(t, f, page, version) < 0 || notes_hold(t) < 0))) {
+    int r = 1;
+    if (read_at_once(m, src, dst, n, false, &version) && !(t->set.n && claim_find(t, f, page)))
+        r = notes && (notes_add(t, f, page, version) < 0 || notes_hold(t) < 0) ? -1 : 0;
+    if (r == 0) {
+        range_count_read(m, n);
+    } else {
+        notes_give_back(&t->notes, noted);
         claim_drop_parts(t, parts);
-        return 1;
     }
-    range_count_read(m, n);
-    return 0;
+    return r;
 }
 
 /*

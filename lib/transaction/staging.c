@@ -59,8 +59,9 @@ static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, ui
     }
 }
 
-/* A transaction that goes first holds what it reads (again.h); and no other thread has anything beyond the end that the
- * file has for others. Returns where the part begins that was held. */
+/* Holds what must not be read as it is committed: beyond the end that the file has for others, nobody else has anything; and a
+ * transaction that goes first holds all that it reads (again.h). Sets *from to where that begins: to `offset` also if all lies in one
+ * page that the transaction has. Returns as claim_range(). */
 static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t n, uint64_t *from)
 {
     const uint64_t size = file_size(f), end = offset + n, page = offset / PAGE_BYTES;

@@ -120,6 +120,21 @@ TEST_F(Notes, ChangeByACommitThatIsUnderWayIsFound)
     EXPECT_GE(reads, 1u);
 }
 
+TEST_F(Notes, ARefusedReadIsMadeOnce)
+{
+    static unsigned copies;
+    Mapped m(large, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(m.read().size(), 64 * PAGE); // so that each page is loaded
+    ato_tx *t = begin(m);
+    ASSERT_TRUE(m.write(5 * PAGE, Bytes(9, 'a'))) << m.sentence;
+    copies = 0;
+    seam_hook = [](enum seam_point point, const void *) { copies += point == SEAM_VERSION; };
+    expect_refused(t, m);
+    seam_hook = nullptr;
+    EXPECT_EQ(copies, 1u);
+}
+
 // t has read x and writes y, or cuts it off; it has checked its notes. Then another thread writes x. A transaction that sees
 // that x, and not yet what t does with y, comes after the write and before t; but t comes before the write.
 TEST_F(Notes, ReadersSeeNoTransactionThatComesBeforeAnotherOneTooLate)
