@@ -292,8 +292,8 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
     struct tx *t = enter(tx);
     if (!t)
         return NULL;
-    int r = flags ? 1 : move_at_once(t, dst, src, n);
-    if (r > 0 && !flags)
+    int r = 1;
+    if (!flags && (r = move_at_once(t, dst, src, n)) > 0)
         r = read_page_at_once(t, dst, src, n);
     if (r > 0)
         r = move(t, dst, src, n, flags);

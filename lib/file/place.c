@@ -106,10 +106,11 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
                 return -1;
         }
         chunk++;
-        if (*next >
-            first) /* the next one has most probably data too: to look takes as long as to read */
+        /* Behind one with data there is most probably another one: to look for it takes as long as to read it. One without may be
+         * a hole, which has no space for an entry. */
+        if (*next > first)
             empty = lesser(empty, unused);
-        else /* it may be a hole, without space for an entry */
+        else
             chunk = meta_next(f->pairing.reflection, LAYOUT_SPARSE, chunk, chunks);
     }
     return empty < *next ? add(f, empty, 0, 0, size) : 0;

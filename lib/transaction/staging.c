@@ -66,9 +66,8 @@ static int hold_for_read(struct tx *t, struct file *f, uint64_t offset, uint64_t
 {
     const uint64_t size = file_size(f), end = offset + n, page = offset / PAGE_BYTES;
     *from = end;
-    if (end <= (page + 1) * PAGE_BYTES && claim_find(t, f, page))
-        *from = offset;
-    else if (t->first && !(t->flags & ATO_TX_READ_COMMITTED))
+    if ((end <= (page + 1) * PAGE_BYTES && claim_find(t, f, page)) ||
+        (t->first && !(t->flags & ATO_TX_READ_COMMITTED)))
         *from = offset;
     else if (claim_sizing(t, f) && end > size)
         *from = offset > size ? offset : size;
