@@ -239,3 +239,22 @@ int data_expect(struct connection *c, sqlite3_int64 size)
         r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
     return r;
 }
+
+/* SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
+ * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
+ * file. A file that does not end with a page has more than a database, as with appendvfs.
+ *
+ * A new file had no header that could be masked when the transaction began: its guard is set here, when the header is known. */
+int data_finish(struct connection *c)
+{
+    char header[MASK_HEADER];
+    struct pending *s = &c->pending;
+    if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0 &&
+        pending_resize(s, c->ends_at) < 0)
+        return -1;
+    if (c->db->guarded || s->size < MASK_HEADER)
+        return 0;
+    if (pending_read(s, header, sizeof(header), 0) < 0)
+        return -1;
+    return mask_is_on(header) ? mask_set_plain(s->view, header) : 0;
+}

@@ -19,6 +19,10 @@ int data_resize(struct connection *c, sqlite3_int64 size);
 /* FCNTL_SIZE_HINT: the database is going to have this size. */
 int data_expect(struct connection *c, sqlite3_int64 size);
 
+/* To be called before a commit, with something staged: stages what SQLite leaves for later, and sets the guard of a new file.
+ * Returns 0; -1 with errno and ato_errormsg(): what is staged must not be committed, nor rolled back by SQLite. */
+int data_finish(struct connection *c);
+
 /* xFileSize: includes what is staged. */
 int data_length(struct connection *c, sqlite3_int64 *size);
 

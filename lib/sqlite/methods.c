@@ -12,7 +12,6 @@
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
-#include "mask.h"
 #include "share.h"
 
 #include <errno.h>
@@ -44,40 +43,23 @@ static int leave(struct connection *c, int result)
  *
  * SQLite says what becomes of it by these calls:
  *
- *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for a new size that comes after the
- *             commit, and for what a VFS above holds back until then
+ *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for what a VFS above holds back until
+ *             then
  *   prepare   FCNTL_SYNC with the name of a super-journal (journals.h)
  *   abandon   the lock drops below RESERVED, or the database is closed
  *
  * Errors are logged.
  */
 
-/* To be called before a commit, with something staged.
- *
- * SQLite cuts a database that got shorter after its commit. Here the commit does, for a crash may come between the two: if then
- * the file is made plain without SQLite, its counter is that of the guard (mask.h), with which SQLite goes by the length of the
- * file. If it cannot be cut now, SQLite does it. A file that does not end with a page has more than a database, as with appendvfs.
- *
- * A new file had no header that could be masked when the transaction began: its guard is set here, when the header is known. */
-static int complete(struct connection *c)
-{
-    char header[MASK_HEADER];
-    struct pending *s = &c->pending;
-    if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0)
-        (void)pending_resize(s, c->ends_at);
-    if (c->db->guarded || s->size < MASK_HEADER)
-        return 0;
-    if (pending_read(s, header, sizeof(header), 0) < 0)
-        return -1;
-    return mask_is_on(header) ? mask_set_plain(s->view, header) : 0;
-}
-
-/* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: it is staged still. */
+/* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: nothing is staged any
+ * more. SQLite rolls back then, and undoes only what it has staged itself, which data_finish() adds to. */
 static int commit(struct connection *c)
 {
-    if (!c->pending.tx || (complete(c) == 0 && pending_commit(&c->pending) == 0))
+    if (!c->pending.tx || (data_finish(c) == 0 && pending_commit(&c->pending) == 0))
         return SQLITE_OK;
-    return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
+    const int r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
+    pending_abort(&c->pending);
+    return r;
 }
 
 /* Drops what is staged. */
@@ -103,8 +85,6 @@ static int sync_staged(struct connection *c, const char *super)
         return SQLITE_IOERR_FSYNC;
     }
     if (super) {
-        if (c->pending.tx && complete(c) < 0)
-            return fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
         c->prepared = c->super && strcmp(c->super, super) == 0;
         c->refused = !c->prepared;
         if (c->prepared)
@@ -119,8 +99,7 @@ static int sync_staged(struct connection *c, const char *super)
     return commit(c);
 }
 
-/* FCNTL_COMMIT_PHASETWO. Something is staged if a VFS above held its writes back until now, or if the commit could not cut the
- * file. */
+/* FCNTL_COMMIT_PHASETWO. Something is staged if a VFS above held its writes back until now. */
 static int end(struct connection *c)
 {
     if (c->prepared)
