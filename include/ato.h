@@ -453,6 +453,15 @@ int ato_ftruncate(void *addr, off_t size);
  */
 int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
 
+/*
+ * Copy n bytes of the original as they lie there, whether they are valid or not: what a program that does not know libato reads.
+ * If the file has a mask there (ato_set_guard()) and the mask is gone, another program has overwritten the file.
+ *
+ * Returns 0; -1 with errno: EFAULT: the range does not lie in a mapping, or reaches beyond the end of the file; EIO.
+ * Since 0.1.
+ */
+int ato_read_original(void *dst, const void *src, size_t n);
+
 /* ---- Transactions ---- */
 
 /*

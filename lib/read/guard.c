@@ -7,6 +7,7 @@
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
+#include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "reflection/media/report.h"
@@ -16,6 +17,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 struct manifest_guard guard_of(struct file *f)
 {
@@ -113,4 +115,22 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n)
         return -1;
     CALL_ON(call, m);
     return guard_make(&g, offset, plain, n) < 0 ? -1 : set(m, &g);
+}
+
+int ato_read_original(void *dst, const void *src, size_t n)
+{
+    struct range from;
+    if (n == 0)
+        return range_empty(src, src);
+    if (range_find(&from, src, n) < 0)
+        return -1;
+    if (!from.m)
+        return range_none(src, src);
+    CALL_ON(call, from.m);
+    struct file *f = from.m->file;
+    if (!f->reader)
+        memcpy(dst, f->o + from.offset, n);
+    else if (pread(f->pairing.original, dst, n, (off_t)from.offset) != (ssize_t)n)
+        return report_errno(EIO, "cannot read %s", f->pairing.path);
+    return file_check(f);
 }

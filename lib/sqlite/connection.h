@@ -59,6 +59,8 @@ struct connection {
     bool checkpoint; /* a checkpoint is under way */
     /* A checkpoint ended; since then no lock was given back and nothing was committed. */
     bool checkpointed;
+    /* It ended a checkpoint, and has not asked whether its cache is up to date since: data_read() says it is not. */
+    bool cache_is_old;
     bool journaled;  /* a rollback journal is open in memory */
     bool plays_back; /* a rollback journal is open that another process left on the disk */
     /* Could not be prepared, or a part of it is lost (database.c, at_exit()): what is staged must not be committed. */
@@ -67,6 +69,8 @@ struct connection {
     bool wrote_below; /* by the VFS below, which has yet to sync it */
     bool
         complete; /* the file is, and has no mask, until this connection stages, ends a checkpoint or gives SHARED back */
+    sqlite3_int64
+        counter; /* of the header, when it was last read by the VFS below, or written; -1: never */
     sqlite3_int64
         ends_at; /* the length that the staged header says; 0: no header is staged, or it does not say */
     int chunk; /* FCNTL_CHUNK_SIZE; 0 */

@@ -10,14 +10,32 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
-/* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock: then the file is mapped if it
- * is not complete. */
+/* Parts of the database are in its reflection, and this connection reads the file itself. */
+static int refuse(const struct connection *c)
+{
+    return fault(
+        SQLITE_CANTOPEN,
+        "%s: parts of the content are in its reflection, which this connection does not read: "
+        "open it without immutable=1, or make it plain by 'ato deploy'",
+        c->name);
+}
+
+/* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock; and SQLite gets none with
+ * immutable=1. Then the file is mapped if it is not complete. */
 static int begin_without_lock(struct connection *c)
 {
-    const bool needs_view =
-        c->lock == SQLITE_LOCK_NONE && c->db->fd >= 0 && database_needs_view(c->db);
-    return needs_view ? share_begin(c) : SQLITE_OK;
+    if (c->lock != SQLITE_LOCK_NONE || c->db->fd < 0 || !database_needs_view(c))
+        return SQLITE_OK;
+    const int r = share_begin(c);
+    return r == SQLITE_OK && !c->pending.view ? refuse(c) : r;
+}
+
+/* Reports a failure of libato. */
+static int failed(const struct connection *c, int code, const char *what)
+{
+    return c->db->fd < 0 ? fault_of_fork(code, c->name) : fault_of_libato(code, what, c->name);
 }
 
 /* ---- length ---- */
@@ -30,7 +48,7 @@ int data_length(struct connection *c, sqlite3_int64 *size)
         return r == SQLITE_OK ? c->below->xFileSize(c->file, size) : r;
     *size = c->pending.tx ? c->pending.size : (sqlite3_int64)ato_size(c->pending.view);
     if (*size < 0)
-        return fault_of_libato(SQLITE_IOERR_FSTAT, "cannot find the size of", c->name);
+        return failed(c, SQLITE_IOERR_FSTAT, "cannot find the size of");
     /* libato gives the end of the mapping as the size of a longer file. */
     if (*size >= (sqlite3_int64)db->reach && database_length(db) > *size)
         return fault(SQLITE_IOERR_FSTAT,
@@ -68,12 +86,30 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     const sqlite3_int64 there = size - offset;
     const int some = there >= n ? n : there > 0 ? (int)there : 0;
     if (some && read_there(c, to, some, offset) < 0)
-        return fault_of_libato(SQLITE_IOERR_READ, "cannot read", c->name);
+        return failed(c, SQLITE_IOERR_READ, "cannot read");
     if (some == n)
         return SQLITE_OK;
     memset((char *)to + some, 0, (size_t)(n - some));
     return SQLITE_IOERR_SHORT_READ;
 }
+
+/* A masked header that was not read through the mapping may be out of date. SQLite refuses it; but before it has a lock it looks only
+ * for the page size there. */
+static void uncover(struct connection *c, void *header)
+{
+    if (c->pending.view)
+        mask_uncover(header);
+    else
+        c->counter = mask_counter(header);
+}
+
+/*
+ * SQLite compares these bytes, which begin with the change counter, with those that it has read before: if they differ its cache is out
+ * of date. But commits to a write-ahead log do not change them. A connection that leaves WAL mode, when all others have closed the
+ * database, ends a checkpoint that writes what they have committed, and would go on with an older cache: SQLite 3.40 then loses commits,
+ * with any VFS. So after a checkpoint it gets other bytes, once.
+ */
+enum { CACHE_KEY = 24, CACHE_KEY_BYTES = 16 };
 
 /* Gives SQLite the plain header, also where a read is short because SQLite expects larger pages than the file has. */
 int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
@@ -90,7 +126,7 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     if (r == SQLITE_OK) {
         const int left = MASK_HEADER - (int)offset;
         some = n < left ? n : left;
-        mask_uncover(header);
+        uncover(c, header);
     } else if (r != SQLITE_IOERR_SHORT_READ) {
         return r;
     }
@@ -99,10 +135,32 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     if (r != SQLITE_OK && r != SQLITE_IOERR_SHORT_READ)
         return r;
     if (has_header)
-        mask_uncover(to);
+        uncover(c, to);
     else if (some)
         memcpy(to, header + offset, (size_t)some);
+    if (offset == CACHE_KEY && n == CACHE_KEY_BYTES && c->cache_is_old) {
+        *(char *)to ^= 0x55;
+        c->cache_is_old = false;
+    }
     return r;
+}
+
+/* A process loses SQLite's locks when it closes any descriptor of the file. */
+static int fault_of_lost_locks(const struct connection *c)
+{
+    return fault(
+        SQLITE_IOERR_LOCK,
+        "%s: the transaction has lost its locks, since this process closed a descriptor of the "
+        "file that it had opened itself: roll it back, and begin again",
+        c->name);
+}
+
+/* Returns whether another process has changed the database since this connection got SHARED of the VFS below, and now has EXCLUSIVE. */
+static bool is_changed(const struct connection *c)
+{
+    char header[MASK_HEADER];
+    return c->counter >= 0 && pread(c->db->fd, header, MASK_HEADER, 0) == MASK_HEADER &&
+           mask_counter(header) != c->counter;
 }
 
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
@@ -113,38 +171,53 @@ static int begin_to_stage(struct connection *c, int code)
         return SQLITE_OK;
     c->ends_at = 0;
     c->complete = false;
-    if (!c->pending.view) { /* share=stock */
+    if (!c->pending.view) { /* shared by the VFS below */
+        if (is_changed(c))
+            return fault_of_lost_locks(c);
         pthread_mutex_lock(&db->mapping);
         if (database_map(c, true) == 0)
             c->pending.view = db->view;
         pthread_mutex_unlock(&db->mapping);
         if (!c->pending.view)
-            return fault_of_libato(database_is_forbidden(errno) ? SQLITE_READONLY_DIRECTORY
-                                                                : SQLITE_CANTOPEN,
-                                   "cannot map", c->name);
+            return database_fault_of_map(c, code);
     }
-    int r = mask_put_on(c->pending.view);
+    int r = database_check_mask(db, c->name);
+    if (r != SQLITE_OK)
+        return r;
+    r = mask_put_on(c->pending.view);
     db->guarded = r == 0;
+    if (r == 0 && db->memory)
+        locks_set_masked(&db->locks, true);
     /* Of a commit to a new file that failed. */
     if (ato_size(c->pending.view) == 0)
         r = ato_set_guard(c->pending.view, 0, NULL, 0);
-    return r >= 0 ? SQLITE_OK : fault_of_libato(code, "cannot begin to write to", c->name);
+    return r >= 0 ? SQLITE_OK : failed(c, code, "cannot begin to write to");
 }
 
-/* To be called before a change that the VFS below makes: then the file is complete. Nobody stages meanwhile, for that needs
- * EXCLUSIVE, and this connection has SHARED. */
+/* Nobody stages meanwhile, for that needs EXCLUSIVE, and this connection has SHARED. */
+static int take_mask_off(struct connection *c)
+{
+    if (!c->pending.view)
+        return 0;
+    c->db->guarded = false;
+    if (c->db->memory)
+        locks_set_masked(&c->db->locks, false);
+    return mask_take_off(c->pending.view, c->db->fd);
+}
+
+/* To be called before a change that the VFS below makes: then the file is complete. */
 static int begin_to_write_below(struct connection *c, int code)
 {
     c->wrote_below = true;
-    if (c->pending.view && !c->complete && mask_take_off(c->pending.view, c->db->fd) < 0)
-        return fault_of_libato(code, "cannot begin to write to", c->name);
+    if (!c->complete && take_mask_off(c) < 0)
+        return failed(c, code, "cannot begin to write to");
     c->complete = true;
     return SQLITE_OK;
 }
 
 void data_complete(struct connection *c)
 {
-    if (c->pending.view && mask_take_off(c->pending.view, c->db->fd) < 0)
+    if (take_mask_off(c) < 0)
         fault_ignored("the mask cannot be taken off", c->name);
 }
 
@@ -159,6 +232,8 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     if (c->becomes_wal && c->db->memory)
         locks_set_wal(&c->db->locks, true);
     c->ends_at = mask_length(header);
+    c->counter =
+        mask_counter(header); /* if the connection keeps SHARED it does not read it again */
     /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
@@ -183,7 +258,7 @@ static int write_below(struct connection *c, const void *from, int n, sqlite3_in
     if (r != SQLITE_OK)
         return r;
     if (view && make_longer(view, offset + n) < 0)
-        return fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+        return failed(c, SQLITE_IOERR_WRITE, "cannot write to");
     return c->below->xWrite(c->file, from, n, offset);
 }
 
@@ -193,7 +268,7 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
         return write_below(c, from, n, offset);
     int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
-        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot write to", c->name);
+        r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
     return r;
 }
 
@@ -204,7 +279,7 @@ static int resize_below(struct connection *c, sqlite3_int64 size)
         return r == SQLITE_OK ? c->below->xTruncate(c->file, size) : r;
     return ato_ftruncate(c->pending.view, size) == 0
                ? SQLITE_OK
-               : fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+               : failed(c, SQLITE_IOERR_TRUNCATE, "cannot change the size of");
 }
 
 int data_resize(struct connection *c, sqlite3_int64 size)
@@ -222,7 +297,7 @@ int data_resize(struct connection *c, sqlite3_int64 size)
     if (r == SQLITE_OK &&
         ((size == 0 && !c->db->guarded && ato_set_guard(c->pending.view, 0, NULL, 0) < 0) ||
          pending_resize(&c->pending, size) < 0))
-        return fault_of_libato(SQLITE_IOERR_TRUNCATE, "cannot change the size of", c->name);
+        return failed(c, SQLITE_IOERR_TRUNCATE, "cannot change the size of");
     return r;
 }
 
@@ -236,7 +311,7 @@ int data_expect(struct connection *c, sqlite3_int64 size)
         return c->chunk ? data_resize(c, size) : SQLITE_OK;
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
-        r = fault_of_libato(SQLITE_IOERR_WRITE, "cannot change the size of", c->name);
+        r = failed(c, SQLITE_IOERR_WRITE, "cannot change the size of");
     return r;
 }
 
@@ -249,12 +324,23 @@ int data_finish(struct connection *c)
 {
     char header[MASK_HEADER];
     struct pending *s = &c->pending;
-    if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0 &&
-        pending_resize(s, c->ends_at) < 0)
-        return -1;
-    if (c->db->guarded || s->size < MASK_HEADER)
-        return 0;
-    if (pending_read(s, header, sizeof(header), 0) < 0)
-        return -1;
-    return mask_is_on(header) ? mask_set_plain(s->view, header) : 0;
+    if (c->is_below && !locks_are_held(c->db->fd))
+        return fault_of_lost_locks(c);
+    if (database_has_moved(c))
+        return fault(
+            SQLITE_READONLY_DBMOVED,
+            "%s: another file, or none, has this name now: what is written to the database "
+            "could not be found under it",
+            c->name);
+    int r = database_check_mask(c->db, c->name);
+    if (r != SQLITE_OK)
+        return r;
+    if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0)
+        r = pending_resize(s, c->ends_at);
+    if (r == 0 && !c->db->guarded && s->size >= MASK_HEADER) {
+        r = pending_read(s, header, sizeof(header), 0);
+        if (r == 0 && mask_is_on(header))
+            r = mask_set_plain(s->view, header);
+    }
+    return r == 0 ? SQLITE_OK : failed(c, SQLITE_IOERR_FSYNC, "cannot commit to");
 }

@@ -20,7 +20,7 @@ int data_resize(struct connection *c, sqlite3_int64 size);
 int data_expect(struct connection *c, sqlite3_int64 size);
 
 /* To be called before a commit, with something staged: stages what SQLite leaves for later, and sets the guard of a new file.
- * Returns 0; -1 with errno and ato_errormsg(): what is staged must not be committed, nor rolled back by SQLite. */
+ * After an error what is staged must not be committed, nor rolled back by SQLite. */
 int data_finish(struct connection *c);
 
 /* xFileSize: includes what is staged. */

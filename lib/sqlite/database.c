@@ -6,7 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,7 +89,8 @@ static struct database *open_file(const char *path)
                             .device = st.st_dev,
                             .inode = st.st_ino,
                             .fd = fd,
-                            .writable = writable};
+                            .writable = writable,
+                            .policy = -1};
     databases = db;
     return db;
 }
@@ -97,11 +101,87 @@ sqlite3_int64 database_length(const struct database *db)
     return lseek(db->fd, 0, SEEK_END);
 }
 
-bool database_needs_view(const struct database *db)
+/* The name of the folder for the reflection of a plain file. */
+static void folder_of(const struct connection *c, char folder[PATH_MAX])
 {
+    const char *chosen = c->wants.reflection_dir;
+    if (!chosen)
+        chosen = secure_getenv("ATO_REFLECTION_DIR");
+    if (chosen && *chosen)
+        (void)snprintf(folder, PATH_MAX, "%s", chosen);
+    else
+        (void)snprintf(folder, PATH_MAX, "%.*s/.ato", (int)(strrchr(c->name, '/') - c->name),
+                       c->name);
+}
+
+/* On a file system without attributes libato finds a reflection by the name of its manifest. */
+static bool has_manifest(const struct connection *c)
+{
+    char folder[PATH_MAX], name[PATH_MAX + 32];
+    folder_of(c, folder);
+    (void)snprintf(name, sizeof(name), "%s/%ju.manifest", folder, (uintmax_t)c->db->inode);
+    return access(name, F_OK) == 0;
+}
+
+bool database_needs_view(const struct connection *c)
+{
+    const int fd = c->db->fd;
     char header[MASK_HEADER];
-    return fgetxattr(db->fd, "user.ato", NULL, 0) >= 0 || errno != ENODATA ||
-           (pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
+    const bool has_none = fgetxattr(fd, "user.ato", NULL, 0) < 0 &&
+                          (errno == ENODATA || (errno == ENOTSUP && !has_manifest(c)));
+    return !has_none || (pread(fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
+}
+
+/* How long what was seen of the name counts. */
+enum { NAME_NS = 10 * 1000 * 1000 };
+
+bool database_has_moved(const struct connection *c)
+{
+    struct database *db = c->db;
+    struct timespec now;
+    struct stat st;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    const uint64_t time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    if (time - __atomic_load_n(&db->looked, __ATOMIC_RELAXED) < NAME_NS)
+        return false;
+    const bool has = stat(c->name, &st) == 0 ? st.st_ino == db->inode && st.st_dev == db->device
+                                             : errno != ENOENT && errno != ENOTDIR;
+    if (has)
+        __atomic_store_n(&db->looked, time, __ATOMIC_RELAXED);
+    return !has;
+}
+
+/* Returns whether the database is masked, as far as libato's own doing goes. */
+static bool is_masked(const struct database *db)
+{
+    return db->memory ? locks_are_masked(&db->locks) : db->guarded;
+}
+
+int database_check_mask(struct database *db, const char *name)
+{
+    if (__atomic_load_n(&db->overwritten, __ATOMIC_RELAXED))
+        return SQLITE_IOERR_DATA;
+    if (!db->view || !db->writable || !is_masked(db) || !mask_is_lost(db->view) || !is_masked(db))
+        return SQLITE_OK;
+    __atomic_store_n(&db->overwritten, true, __ATOMIC_RELAXED);
+    return fault(
+        SQLITE_IOERR_DATA,
+        "%s: another program has overwritten the database while it is open here; what was "
+        "committed since is in its reflection. Close it, then choose a side: 'ato deploy "
+        "--prefer=file' keeps the file as it is, '--prefer=reflection' adds what was committed",
+        name);
+}
+
+bool database_cannot_map(const struct connection *c, char *folder)
+{
+    folder_of(c, folder);
+    int r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
+    char *slash = strrchr(folder, '/');
+    if (r < 0 && errno == ENOENT && slash) {
+        *(slash == folder ? slash + 1 : slash) = 0;
+        r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
+    }
+    return r < 0 && database_is_forbidden(errno);
 }
 
 /* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
@@ -167,7 +247,7 @@ static void map(const struct connection *c, bool masks)
     db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
     if (db->view == MAP_FAILED)
         db->view = NULL;
-    else if (!is_first)
+    else if (db->policy >= 0)
         (void)ato_set_read_policy(db->view, db->policy);
     if (!db->view || !is_first)
         return;
@@ -181,7 +261,19 @@ int database_map(const struct connection *c, bool masks)
 {
     if (!c->db->view)
         map(c, masks);
-    return c->db->view ? 0 : -1;
+    if (!c->db->view)
+        return -1;
+    c->db->told = 0;
+    return 0;
+}
+
+int database_fault_of_map(const struct connection *c, int code)
+{
+    const int error = errno;
+    if (c->db->told == error)
+        return fault_code(code, error);
+    c->db->told = error;
+    return fault_of_libato(code, "cannot map", c->name);
 }
 
 /* Finds the database of the connection, and lists the connection. Returns 0; -1 with errno. */
@@ -216,12 +308,13 @@ int database_open(struct connection *c)
 
 /* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it `fast`. is_locked: this process has
  * SQLite's PENDING lock. A failure is logged. Returns false after an error, when the file is not plain. */
-static bool unmap(const struct database *db, bool fast, bool is_locked, const char *name)
+static bool unmap(struct database *db, bool fast, bool is_locked, const char *name)
 {
-    const bool makes_plain = db->writable && !fast;
     unsigned char plain[MASK_GUARDED] = {0};
     if (!db->view)
         return true;
+    const bool is_sound = database_check_mask(db, name) == SQLITE_OK;
+    const bool makes_plain = db->writable && !fast && is_sound;
     if (!db->writable && !fast && status_of(db->view, true).reflection_bytes)
         (void)fault(SQLITE_WARNING,
                     "%s was closed by a process that may not write to it: it is not an ordinary "
@@ -236,21 +329,24 @@ static bool unmap(const struct database *db, bool fast, bool is_locked, const ch
                                                                       : ATO_UNMAP_FAST,
                                         .guard_plain = *plain ? plain : NULL};
     const bool done = ato_munmap_opt(db->view, db->view_length, &o) == 0;
-    if (!done) {
+    if (!done)
         fault_ignored("cannot make plain", name);
-        /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. If this fails as well, the
-         * mapping is gone, and the next process to map the file completes what is left. */
-        (void)ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST);
+    /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. EINVAL: it is not mapped any more; another
+     * error: it cannot be unmapped at all. */
+    if (done || ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) == 0 || errno == EINVAL) {
+        db->view = NULL;
+        db->guarded = false;
     }
     if (makes_plain && !is_locked)
         (void)mask_lock(db->fd, F_UNLCK);
-    return done && r >= 0;
+    return done && is_sound && r >= 0;
 }
 
 bool database_unmap(struct connection *c, bool makes_plain, bool is_locked)
 {
-    const bool done = unmap(c->db, !makes_plain, is_locked, c->name);
-    c->db->view = c->pending.view = NULL;
+    struct database *db = c->db;
+    const bool done = unmap(db, !makes_plain, is_locked, c->name);
+    c->pending.view = NULL;
     return done;
 }
 
@@ -272,11 +368,11 @@ static void end(struct connection *c)
     (void)database_unmap(c, !c->wants.unmap_fast, false);
     if (db->memory)
         locks_close_door(&db->locks);
-    db->memory = db->guarded = false;
-    db->refused = 0;
+    db->memory = db->guarded = db->overwritten = false;
     free(db->reflection_dir);
     db->reflection_dir = NULL;
     db->domain = 0;
+    db->policy = -1;
 }
 
 void database_close(struct connection *c)

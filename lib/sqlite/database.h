@@ -33,8 +33,8 @@ struct database {
     bool memory;        /* it is shared in memory (atomic, for share_begin()) */
     struct locks locks; /* then, or with a door */
     unsigned below;     /* connections with a lock of the VFS below */
-    int refused;        /* errno of the mapping that was refused last; 0 */
-    char why[256];      /* then libato's sentence */
+    int told;           /* errno of the mapping whose failure was logged last; 0 */
+    uint64_t looked;    /* when its name was looked at; of database_has_moved(). Atomic. */
     void *view;         /* the mapping; NULL: none */
     size_t view_length; /* for ato_munmap() */
     size_t reach;       /* bytes that the file may grow to in this view */
@@ -42,8 +42,9 @@ struct database {
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */
     int domain;           /* ATO_DOMAIN_...; 0: there was no view yet */
-    int policy;           /* ATO_READ_... of the view */
+    int policy;           /* ATO_READ_... of its views; -1: not known, and not chosen */
     bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
+    bool overwritten;     /* database_check_mask() has found that. Atomic. */
 };
 
 /* Finds the database of the connection, and lists the connection. c->writable becomes false if the process may not write to the
@@ -54,6 +55,9 @@ int database_open(struct connection *c);
  * Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
 int database_map(const struct connection *c, bool masks);
 
+/* Reports a failure of database_map(). It is logged once, although SQLite may try again and again. */
+int database_fault_of_map(const struct connection *c, int code);
+
 /* Unmaps the database, if it is mapped. makes_plain: makes the file plain, unless the process may not write to it or others have it
  * mapped. is_locked: this process has SQLite's PENDING lock. A failure is logged: false. The caller holds db->mapping. */
 bool database_unmap(struct connection *c, bool makes_plain, bool is_locked);
@@ -63,13 +67,25 @@ bool database_unmap(struct connection *c, bool makes_plain, bool is_locked);
 void database_close(struct connection *c);
 
 /* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
-bool database_needs_view(const struct database *db);
+bool database_needs_view(const struct connection *c);
 
 /* Returns whether this errno of database_map() says that the process may not write to the folder for the reflection. */
 static inline bool database_is_forbidden(int error)
 {
     return error == EACCES || error == EPERM || error == EROFS;
 }
+
+/* Returns whether the process may not write to the folder in which the reflection would be made, or where that folder would be; then
+ * sets errno, and `folder`, of PATH_MAX bytes. */
+bool database_cannot_map(const struct connection *c, char *folder);
+
+/* Returns whether another file, or none, has the name of the database now. Looks at most every 10 ms, so that a burst of transactions
+ * pays nothing. */
+bool database_has_moved(const struct connection *c);
+
+/* Returns SQLITE_OK, or an error that is logged: another program has overwritten the database while it is masked. What is in the
+ * reflection must not be brought home any more. */
+int database_check_mask(struct database *db, const char *name);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
 sqlite3_int64 database_length(const struct database *db);

@@ -7,13 +7,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* SQLite rolls a transaction back after SQLITE_FULL and all SQLITE_IOERR, and after nothing else. EAGAIN means that the
- * transaction is refused: nothing of it can be committed any more, and its program has to roll it back. */
+/* After SQLITE_FULL and all SQLITE_IOERR SQLite rolls a transaction back, and trusts nothing in its cache. After another error of a write
+ * it does neither, so that only calls that write nothing may return one. */
 int fault_code(int code, int error)
 {
+    const bool is_write = (code & 0xff) == SQLITE_IOERR;
     switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -21,12 +23,12 @@ int fault_code(int code, int error)
         return SQLITE_FULL;
     case EFBIG:
         return code == SQLITE_CANTOPEN ? code : SQLITE_FULL;
+    case EBUSY:
+        return is_write ? code : SQLITE_BUSY;
     case ENOMEM:
         return SQLITE_IOERR_NOMEM;
     case EAGAIN:
-        return code == SQLITE_CANTOPEN || code == SQLITE_READONLY_ROLLBACK
-                   ? SQLITE_READONLY_ROLLBACK
-                   : SQLITE_BUSY;
+        return is_write ? code : SQLITE_READONLY_ROLLBACK;
     default:
         return code;
     }
@@ -69,6 +71,11 @@ int fault(int code, const char *format, ...)
 int fault_of_libato(int code, const char *what, const char *name)
 {
     return fault(fault_code(code, errno), "%s %s: %s", what, name, ato_errormsg());
+}
+
+int fault_of_fork(int code, const char *name)
+{
+    return fault(code, "%s was opened before fork(): the child has to open it anew", name);
 }
 
 void fault_ignored(const char *what, const char *name)

@@ -15,6 +15,9 @@ int fault_code(int code, int error);
 /* Logs a sentence, and returns `code`. */
 int fault(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for a connection of a parent process. */
+int fault_of_fork(int code, const char *name);
+
 /* Logs a failure of libato that the caller goes on after. */
 void fault_ignored(const char *what, const char *name);
 

@@ -160,18 +160,19 @@ int super_delete(const char *name)
     struct connection *c, *all[PENDING_MOST];
     struct pending *staged[PENDING_MOST];
     int n = 0, r = SQLITE_OK;
-    bool is_lost = false, is_ready = true;
+    bool is_lost = false;
     while (n < PENDING_MOST && (c = database_find(is_prepared, name)) != NULL) {
         pthread_mutex_lock(&c->in_call);
         c->prepared = false;
         is_lost |= c->refused; /* by at_exit() in another thread */
-        is_ready = is_ready && (!c->pending.tx || data_finish(c) == 0);
+        if (r == SQLITE_OK && c->pending.tx)
+            r = data_finish(c);
         staged[n] = &c->pending;
         all[n++] = c;
     }
     if (is_lost)
         r = SQLITE_IOERR_FSYNC;
-    else if (!is_ready || pending_commit_all(staged, n) < 0)
+    else if (r == SQLITE_OK && pending_commit_all(staged, n) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {

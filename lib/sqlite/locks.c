@@ -48,7 +48,8 @@ struct lock_words {
     uint32_t processes; /* numbers given out */
     uint32_t wal;
     uint32_t readers; /* 1: readers sleep, and this is their futex */
-    uint32_t padding[41];
+    uint32_t masked;
+    uint32_t padding[40];
     struct line lines[LINES];
 };
 
@@ -122,6 +123,21 @@ bool locks_open_door(struct locks *l, int fd, bool *is_first)
                 return false;
     *l = (struct locks){.fd = fd, .owner = (uint64_t)door << 16};
     return true;
+}
+
+bool locks_open_door_within(struct locks *l, int fd, bool *is_first)
+{
+    /* SQLite's lock is the process's, and excludes that of an open file description of the same process, too. Its PENDING lock stays:
+     * no other process gets a door or SHARED meanwhile. */
+    struct flock lock = {
+        .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = FIRST_DOOR, .l_len = DOORS};
+    return fcntl(fd, F_SETLK, &lock) == 0 && locks_open_door(l, fd, is_first);
+}
+
+bool locks_are_held(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}; /* of any byte */
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == getpid();
 }
 
 void locks_close_door(struct locks *l)
@@ -414,7 +430,8 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
 
 static enum locks_result await_readers(struct locks *l, int line, uint64_t wait)
 {
-    struct wait w = {.futex = &l->words->lines[line].asleep, .length = wait, .spins = SPINS};
+    struct wait w = {
+        .futex = &l->words->lines[line].asleep, .length = wait, .spins = wait ? SPINS : 0};
     for (unsigned i = 0; i < used_lines(l); i++)
         for (;;) {
             if (w.sleeps)
@@ -480,4 +497,15 @@ void locks_set_wal(struct locks *l, bool may_exist)
 {
     if (LOAD(&l->words->wal) != may_exist)
         STORE(&l->words->wal, may_exist);
+}
+
+bool locks_are_masked(const struct locks *l)
+{
+    return LOAD(&l->words->masked);
+}
+
+void locks_set_masked(struct locks *l, bool is_masked)
+{
+    if (LOAD(&l->words->masked) != is_masked)
+        STORE(&l->words->masked, is_masked);
 }

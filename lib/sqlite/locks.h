@@ -51,6 +51,15 @@ enum locks_result { LOCKS_OK, LOCKS_BUSY, LOCKS_FAILED };
 
 /* Gets a door. `fd` is open for writing. *is_first: no other process has one. Returns whether there is one. */
 bool locks_open_door(struct locks *l, int fd, bool *is_first);
+
+/* The same for a process that has SQLite's EXCLUSIVE lock, which no process can have beside a door: it gives up the part that it shares
+ * with the doors. */
+bool locks_open_door_within(struct locks *l, int fd, bool *is_first);
+
+/* For a process that should have SQLite's EXCLUSIVE lock: returns whether it still has locks of SQLite's. It loses all of them when it
+ * closes any descriptor of the file. */
+bool locks_are_held(int fd);
+
 void locks_close_door(struct locks *l);
 
 /* Begins to use the words behind the door: what dead processes left goes. */
@@ -93,5 +102,9 @@ enum locks_result locks_look(struct locks *l, bool *is_reserved);
 /* Whether the write-ahead log may exist. It becomes true before there is one. */
 bool locks_had_wal(const struct locks *l);
 void locks_set_wal(struct locks *l, bool may_exist);
+
+/* Whether the file has its mask (mask.h). It becomes true after the mask is put on, and false before that is taken off. */
+bool locks_are_masked(const struct locks *l);
+void locks_set_masked(struct locks *l, bool is_masked);
 
 #endif

@@ -68,6 +68,11 @@ off_t mask_length(const void *header)
     return says ? (off_t)number_at(h + PAGES) * (page == 1 ? 65536 : page) : 0;
 }
 
+uint32_t mask_counter(const void *header)
+{
+    return number_at((const unsigned char *)header + COUNTER);
+}
+
 static bool counter_is_masked(const unsigned char *h)
 {
     return (h[COUNTER] ^ h[VALID_FOR]) & 0x80;
@@ -103,6 +108,12 @@ int mask_read(char *view, off_t length, void *h)
     if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
         return 1;
     return ato_memcpy(h, view, MASK_HEADER) ? 0 : -1;
+}
+
+bool mask_is_lost(const char *view)
+{
+    char header[COUNTER];
+    return ato_read_original(header, view, sizeof(header)) == 0 && is_plain(header);
 }
 
 /* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */
@@ -147,7 +158,7 @@ void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
  * with this counter, and would not look at it again once the file is plain. Where the counter is plain the slice is home, so
  * that the file itself has a masked one before the reflection has. */
-static int mask_counter(char *view, unsigned char *h)
+static int cover_counter(char *view, unsigned char *h)
 {
     if (counter_is_masked(h))
         return 0;
@@ -166,7 +177,7 @@ static int read_masked(char *view, off_t length, unsigned char *h)
 {
     int r = mask_read(view, length, h);
     if (r == 0)
-        r = mask_is_on(h) ? mask_counter(view, h) : 1;
+        r = mask_is_on(h) ? cover_counter(view, h) : 1;
     if (r == 0)
         mask_uncover(h);
     return r;
@@ -179,7 +190,7 @@ int mask_put_on(char *view)
     if (r != 0)
         return r;
     if (mask_is_on(h[0]))
-        return mask_counter(view, h[0]);
+        return cover_counter(view, h[0]);
     if (!is_plain(h[0]))
         return 1;
     prepare(h);

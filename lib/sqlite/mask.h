@@ -50,6 +50,7 @@
 #include "ato.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Bytes of the header that are needed to mask and to unmask it, and bytes in the guard. */
@@ -64,6 +65,9 @@ bool mask_is_wal(const void *header);
 /* Returns the length of the database that a plain header says; 0 if it does not say. */
 off_t mask_length(const void *header);
 
+/* Returns the change counter of a plain header. */
+uint32_t mask_counter(const void *header);
+
 /* Masks a plain header. Leaves other bytes as they are. */
 void mask_cover(void *header);
 
@@ -73,6 +77,9 @@ void mask_uncover(void *header);
 /* Reads the header through the view, masked as it is. `length` is the length of the file: a load behind its end raises SIGBUS.
  * Returns 0; 1 if the file is too short for a header; -1 with errno and ato_errormsg(). */
 int mask_read(char *view, off_t length, void *header);
+
+/* Returns whether a file that was masked has a plain header now: another program has overwritten it. */
+bool mask_is_lost(const char *view);
 
 /* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if
  * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */

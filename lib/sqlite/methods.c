@@ -55,10 +55,11 @@ static int leave(struct connection *c, int result)
  * more. SQLite rolls back then, and undoes only what it has staged itself, which data_finish() adds to. */
 static int commit(struct connection *c)
 {
-    if (!c->pending.tx || (data_finish(c) == 0 && pending_commit(&c->pending) == 0))
-        return SQLITE_OK;
-    const int r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
-    pending_abort(&c->pending);
+    int r = c->pending.tx ? data_finish(c) : SQLITE_OK;
+    if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
+        r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
+    if (r != SQLITE_OK)
+        pending_abort(&c->pending);
     return r;
 }
 
@@ -223,33 +224,56 @@ static int pragma_wait(struct connection *c, char **words)
     return answered(words, SQLITE_OK);
 }
 
+static int pragma_policy(struct connection *c, char **words)
+{
+    struct database *db = c->db;
+    const char *wanted = words[2];
+    if (!wanted && db->policy < 0) /* libato's own default is another one */
+        wanted = secure_getenv("ATO_READ_POLICY");
+    const int policy = wanted && *wanted ? parameters_find(wanted, policies)
+                       : db->policy < 0  ? ATO_READ_GATHER
+                                         : db->policy;
+    if (policy < 0)
+        return refuse(c, words, "it must be lazy, gather, adaptive or eager");
+    if (words[2] && c->pending.view && ato_set_read_policy(c->pending.view, policy) < 0)
+        return refuse(c, words, ato_errormsg());
+    if (words[2])
+        db->policy = policy;
+    words[0] = sqlite3_mprintf("%s", policies[policy]);
+    return answered(words, SQLITE_OK);
+}
+
+static int pragma_unmap(struct connection *c, char **words)
+{
+    const int mode = words[2] ? parameters_find(words[2], parameters_unmap) : c->wants.unmap_fast;
+    if (mode < 0)
+        return refuse(c, words, "it must be plain or fast");
+    c->wants.unmap_fast = mode;
+    words[0] = sqlite3_mprintf("%s", parameters_unmap[mode]);
+    return answered(words, SQLITE_OK);
+}
+
 /* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
 static int pragma(struct connection *c, char **words)
 {
-    if (sqlite3_stricmp(words[1], "ato_lock_wait_ms") == 0)
-        return pragma_wait(c, words);
-    const bool is_unmap = sqlite3_stricmp(words[1], "ato_unmap") == 0;
-    const bool is_stat = sqlite3_stricmp(words[1], "ato_stat") == 0;
-    if (!is_unmap && !is_stat && sqlite3_stricmp(words[1], "ato_read_policy") != 0)
-        return SQLITE_NOTFOUND;
-    if (!is_unmap && share_begin(c) != SQLITE_OK)
-        return refuse(c, words, "the database cannot be mapped now: the log says why");
-    if (!is_unmap && !c->pending.view)
-        return refuse(c, words, "the database is not mapped: SQLite's own VFS reads it");
-    if (is_stat)
-        return pragma_stat(c, words);
-    const char *const *possible = is_unmap ? parameters_unmap : policies;
-    int *at = is_unmap ? &c->wants.unmap_fast : &c->db->policy;
-    const int value = words[2] ? parameters_find(words[2], possible) : *at;
-    if (value < 0)
-        return refuse(c, words,
-                      is_unmap ? "it must be plain or fast"
-                               : "it must be lazy, gather, adaptive or eager");
-    if (!is_unmap && ato_set_read_policy(c->pending.view, value) < 0)
-        return refuse(c, words, ato_errormsg());
-    *at = value;
-    words[0] = sqlite3_mprintf("%s", possible[value]);
-    return answered(words, SQLITE_OK);
+    static const struct {
+        const char *name;
+        bool needs_view;
+        int (*run)(struct connection *c, char **words);
+    } all[] = {{"ato_lock_wait_ms", false, pragma_wait},
+               {"ato_stat", true, pragma_stat},
+               {"ato_read_policy", false, pragma_policy},
+               {"ato_unmap", false, pragma_unmap}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (sqlite3_stricmp(words[1], all[i].name) != 0)
+            continue;
+        if (share_begin(c) != SQLITE_OK)
+            return refuse(c, words, "the database cannot be mapped now: the log says why");
+        if (all[i].needs_view && !c->pending.view)
+            return refuse(c, words, "the database is not mapped before it is written to");
+        return all[i].run(c, words);
+    }
+    return SQLITE_NOTFOUND;
 }
 
 /* ---- what SQLite has to say, and to ask ---- */
@@ -265,7 +289,7 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
-        c->checkpointed = !c->checkpoint;
+        c->checkpointed = c->cache_is_old = !c->checkpoint;
         c->complete = false;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
@@ -279,10 +303,9 @@ static int control(struct connection *c, int what, void *arg)
         *(int *)arg = c->lock;
         return SQLITE_OK;
     case SQLITE_FCNTL_HAS_MOVED:
-        /* If the journal is in memory, nothing is lost if the file gets another name. */
-        if (!c->db->memory || share_had_wal(c))
+        if (!c->db->memory)
             return c->below->xFileControl(c->file, what, arg);
-        *(int *)arg = 0;
+        *(int *)arg = database_has_moved(c);
         return SQLITE_OK;
     case SQLITE_FCNTL_BUSYHANDLER:
         c->busy = ((int (**)(void *))arg)[0];
@@ -418,6 +441,7 @@ int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int f
                              .journal = sqlite3_filename_journal(name),
                              .wal = sqlite3_filename_wal(name),
                              .line = -1,
+                             .counter = -1,
                              .in_call = PTHREAD_MUTEX_INITIALIZER};
     int r = below->xOpen(below, name, file, flags, &opened);
     c->below = file->pMethods;

@@ -18,7 +18,8 @@ static int begin(struct pending *s)
     s->tx = size < 0 ? NULL : ato_tx_begin_opt(&options);
     if (!s->tx)
         return -1;
-    s->size = size;
+    s->size = s->had = size;
+    s->room = 0;
     return 0;
 }
 
@@ -36,11 +37,31 @@ static int set_size(struct pending *s, sqlite3_int64 size)
     return 0;
 }
 
+/* Gives the file the length `size`, or more, if there is space; the transaction has that size then.
+ *
+ * To make the file longer takes syncs on a disk. SQLite says how long it is going to be, for as many pages as its cache holds: with a
+ * small one for each few pages. So from the second time on the file gets longer by as much as it has got. */
+static void make_room(struct pending *s, sqlite3_int64 size)
+{
+    enum { LEAST = 256 << 10 };
+    const sqlite3_int64 more = size - s->had > LEAST ? size - s->had : LEAST;
+    if (s->room && ato_tx_ftruncate(s->tx, s->view, size + more) == 0)
+        s->room = size + more;
+    else if (ato_tx_ftruncate(s->tx, s->view, size) == 0)
+        s->room = size;
+}
+
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const sqlite3_int64 end = offset + n;
-    if (have(s) < 0 || (end > s->size && set_size(s, end) < 0))
+    if (have(s) < 0)
         return -1;
+    if (end > s->size) {
+        if (end > s->room)
+            make_room(s, end);
+        if (set_size(s, end) < 0)
+            return -1;
+    }
     return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
 }
 
@@ -60,8 +81,9 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
 {
     if (have(s) < 0)
         return -1;
-    /* If there is no space for more than is needed, there may be for what is needed. */
-    (void)ato_tx_ftruncate(s->tx, s->view, size);
+    if (size <= s->room)
+        return 0;
+    make_room(s, size);
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 

@@ -15,6 +15,8 @@ struct pending {
     char *view;         /* the mapping of the database; NULL */
     ato_tx *tx;         /* NULL: nothing is staged */
     sqlite3_int64 size; /* the staged size */
+    sqlite3_int64 had;  /* the size before the transaction */
+    sqlite3_int64 room; /* the file has this length already; 0: as `had` */
 };
 
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);

@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,9 +36,26 @@ static _Thread_local uint64_t *sleeps;
 /* Connections that were closed in this process. */
 static uint64_t closed;
 
+/* Returns whether the connection never shares the database in memory. */
+static bool uses_below(const struct connection *c)
+{
+    return c->wants.journal_file || c->wants.share_stock;
+}
+
 static uint64_t wait_of(const struct connection *c)
 {
     return c->wants.lock_wait_ms * 1000000ull;
+}
+
+/* How long locks of the VFS below are waited for, a nap at a time. */
+static uint64_t deadline(const struct connection *c)
+{
+    return locks_clock() + (uses_below(c) ? 0 : wait_of(c));
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200 * 1000}, NULL);
 }
 
 /* Asks SQLite's busy handler, where SQLite would ask it, whether to go on. It does not sleep: *wait becomes the nanoseconds that it
@@ -85,11 +104,6 @@ static bool is_hot(struct connection *c)
     if (fd < 0 && (errno == ENOENT || errno == ENAMETOOLONG))
         return false; /* there is none */
     const ssize_t n = fd < 0 ? -1 : read(fd, &first, 1);
-    if (n < 0 && !database_is_forbidden(errno)) {
-        c->db->refused = errno;
-        (void)snprintf(c->db->why, sizeof(c->db->why), "%s cannot be read: %s", c->journal,
-                       strerror(errno));
-    }
     bool hot = n < 0 || first != 0;
     if (hot && n > 0 && is_empty && ftruncate(fd, 0) == 0 && fsync(fd) == 0)
         hot = false;
@@ -138,6 +152,8 @@ static int look_at_header(struct connection *c, bool is_first)
     /* A process was killed that was switching to WAL mode, or that used libato itself. */
     const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
     db->guarded = is_masked && !completes;
+    if (db->locks.words && is_first)
+        locks_set_masked(&db->locks, db->guarded);
     if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     if (db->locks.words && (mask_is_wal(header) || access(c->wal, F_OK) == 0))
@@ -149,13 +165,8 @@ static int look_at_header(struct connection *c, bool is_first)
 static int begin_in_memory(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
-    if (database_map(c, false) < 0) {
-        db->refused = errno;
-        (void)snprintf(db->why, sizeof(db->why), "%s", ato_errormsg());
-        /* Whatever it is, a file that is complete can be read. */
-        return database_needs_view(db) ? fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name)
-                                       : SQLITE_OK;
-    }
+    if (database_map(c, false) < 0) /* another process may have made it plain */
+        return database_needs_view(c) ? database_fault_of_map(c, SQLITE_CANTOPEN) : SQLITE_OK;
     const int r = locks_attach(&db->locks, db->view, is_first) == LOCKS_OK
                       ? look_at_header(c, is_first)
                       : fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
@@ -163,7 +174,6 @@ static int begin_in_memory(struct connection *c, bool is_first)
         __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_begin() */
     else
         (void)database_unmap(c, true, true);
-    db->refused = 0;
     return r;
 }
 
@@ -179,11 +189,11 @@ static int make_plain(struct connection *c, bool is_first)
     if (!is_first)
         return SQLITE_BUSY;
     if (database_map(c, false) < 0)
-        return fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+        return database_fault_of_map(c, SQLITE_CANTOPEN);
     const int r = look_at_header(c, true);
     if (!database_unmap(c, true, true) && r == SQLITE_OK)
         return SQLITE_IOERR_LOCK;
-    return r == SQLITE_OK && database_needs_view(c->db) ? SQLITE_BUSY : r;
+    return r == SQLITE_OK && database_needs_view(c) ? SQLITE_BUSY : r;
 }
 
 /* Calls one of these two with a door, and without other processes that come or go. The door stays open for db->memory. */
@@ -193,7 +203,12 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
     bool is_first;
     int r = SQLITE_BUSY;
     if (mask_lock(db->fd, F_WRLCK) < 0)
-        return SQLITE_BUSY;
+        return errno == EAGAIN || errno == EACCES
+                   ? SQLITE_BUSY
+                   : fault(SQLITE_IOERR_LOCK,
+                           "cannot lock %s: %s. libato needs locks of open file descriptions "
+                           "(F_OFD_SETLK), which this kernel may not have",
+                           c->name, strerror(errno));
     if (locks_open_door(&db->locks, db->fd, &is_first)) {
         r = call(c, is_first);
         if (!db->memory)
@@ -206,11 +221,10 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
 /* Waits for other processes that begin or end, and for programs that are reading. */
 static int begin_memory(struct connection *c)
 {
-    const struct timespec nap = {.tv_nsec = 200 * 1000};
-    const uint64_t end = locks_clock() + wait_of(c);
+    const uint64_t end = deadline(c);
     int r;
     while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && locks_clock() < end)
-        nanosleep(&nap, NULL);
+        nap();
     return r;
 }
 
@@ -219,18 +233,17 @@ static int begin_below(struct connection *c)
 {
     struct database *db = c->db;
     int r = SQLITE_OK;
-    if (db->writable && !db->view && database_needs_view(db))
+    if (uses_below(c) && db->writable && !db->view && database_needs_view(c))
         r = at_a_door(c, make_plain);
     if (r == SQLITE_OK)
         r = c->below->xLock(c->file, SQLITE_LOCK_SHARED);
     if (r != SQLITE_OK)
         return r;
-    if (!db->view && database_needs_view(db)) {
-        r = SQLITE_BUSY; /* another process was faster */
+    if (!db->view && database_needs_view(c)) {
+        r = SQLITE_BUSY; /* it is shared in memory, or has to be */
         if (!db->writable)
-            r = database_map(c, false) == 0
-                    ? look_at_header(c, true)
-                    : fault_of_libato(SQLITE_CANTOPEN, "cannot map", c->name);
+            r = database_map(c, false) == 0 ? look_at_header(c, true)
+                                            : database_fault_of_map(c, SQLITE_CANTOPEN);
     }
     if (r != SQLITE_OK) {
         if (!db->below)
@@ -244,20 +257,12 @@ static int begin_below(struct connection *c)
     return SQLITE_OK;
 }
 
-static bool uses_below(const struct connection *c)
-{
-    return c->wants.journal_file || c->wants.share_stock;
-}
-
 /* With db->mapping. */
 static int begin(struct connection *c)
 {
     struct database *db = c->db;
-    const bool may = db->writable && !db->below && !uses_below(c) &&
-                     !database_is_forbidden(db->refused) &&
-                     (c->writable || database_needs_view(db));
     int r = SQLITE_OK;
-    if (!db->memory && may)
+    if (!db->memory && db->writable && !db->below && !uses_below(c) && database_needs_view(c))
         r = begin_memory(c);
     if (db->memory && uses_below(c))
         return fault(SQLITE_BUSY,
@@ -265,6 +270,30 @@ static int begin(struct connection *c)
                      "too: all connections of a process must agree",
                      c->name);
     return r;
+}
+
+/* The end of the first transaction that wrote: from now on the process shares the database in memory. `level`: the lock that the
+ * connection keeps. It has EXCLUSIVE of the VFS below, and db->mapping is held. Returns false if that is not possible. */
+static bool go_on_in_memory(struct connection *c, int level)
+{
+    struct database *db = c->db;
+    struct locks *l = &db->locks;
+    bool is_first;
+    if (!locks_open_door_within(l, db->fd, &is_first))
+        return false;
+    const bool may = locks_attach(l, db->view, is_first) == LOCKS_OK &&
+                     (level == SQLITE_LOCK_NONE || ((c->line = locks_take_line(l)) >= 0 &&
+                                                    locks_share(l, c->line, 0) == LOCKS_OK));
+    if (!may) {
+        c->line = -1;
+        locks_close_door(l);
+        return false;
+    }
+    locks_set_masked(l, true);
+    c->is_below = false;
+    db->below--;
+    __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_begin() */
+    return true;
 }
 
 int share_begin(struct connection *c)
@@ -345,9 +374,12 @@ static int share_words(struct connection *c)
     do
         r = locks_share(l, c->line, wait);
     while (r == LOCKS_BUSY && goes_on(c, &wait));
-    if (r != LOCKS_OK)
+    int result = result_of(c, r);
+    if (r == LOCKS_OK && (result = database_check_mask(c->db, c->name)) != SQLITE_OK)
+        locks_unshare(l, c->line);
+    if (result != SQLITE_OK)
         share_read_on(c);
-    return result_of(c, r);
+    return result;
 }
 
 /* Of two threads one gets what the connection has in advance. */
@@ -395,18 +427,6 @@ static int exclude(struct connection *c)
     return result_of(c, r);
 }
 
-static int lock_words(struct connection *c, int level)
-{
-    switch (level) {
-    case SQLITE_LOCK_SHARED:
-        return share_words(c);
-    case SQLITE_LOCK_RESERVED:
-        return reserve(c);
-    default:
-        return exclude(c);
-    }
-}
-
 static void unlock_words(struct connection *c, int level)
 {
     struct locks *l = &c->db->locks;
@@ -430,42 +450,90 @@ static int share_by_below(struct connection *c)
     return r;
 }
 
+/* RESERVED: SQLite gets the error now that the first write of its transaction would get, at COMMIT. EXCLUSIVE: waits for readers to end,
+ * as in memory. */
 static int lock_below(struct connection *c, int level)
 {
-    const struct database *db = c->db;
-    const bool plays_back = level == SQLITE_LOCK_EXCLUSIVE && c->lock == SQLITE_LOCK_SHARED;
-    if (level == SQLITE_LOCK_SHARED)
-        return share_by_below(c);
-    if (uses_below(c) || plays_back || c->lock > SQLITE_LOCK_RESERVED)
-        return c->below->xLock(c->file, level);
-    /* A hot journal lies there; or another connection of this process uses SQLite's own locks. */
-    if (!db->refused)
-        return SQLITE_BUSY;
-    errno = db->refused;
-    return fault(database_is_forbidden(errno) ? SQLITE_READONLY_DIRECTORY
-                                              : fault_code(SQLITE_CANTOPEN, errno),
-                 "cannot map %s: %s", c->name, db->why);
+    char folder[PATH_MAX];
+    if (level == SQLITE_LOCK_RESERVED && !c->wants.journal_file && database_cannot_map(c, folder))
+        return fault(SQLITE_READONLY_DIRECTORY,
+                     "cannot write to %s: this process may not write to %s, where its reflection "
+                     "would be: %s",
+                     c->name, folder, strerror(errno));
+    const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
+    const uint64_t end = deadline(c);
+    int r;
+    while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && waits && locks_clock() < end)
+        nap();
+    return r;
+}
+
+/* A transaction has mapped the file. Other processes may read it when EXCLUSIVE is given back: by then the database is shared in
+ * memory, or the file is complete and plain. Returns whether it is shared in memory. */
+static bool end_staging(struct connection *c, int before, int level)
+{
+    char header[MASK_HEADER];
+    struct database *db = c->db;
+    const bool stays = before == SQLITE_LOCK_EXCLUSIVE && !uses_below(c) &&
+                       mask_read(db->view, database_length(db), header) == 0 &&
+                       mask_is_on(header) && go_on_in_memory(c, level);
+    if (!stays)
+        (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
+    return stays;
 }
 
 static int unlock_below(struct connection *c, int before, int level)
 {
     struct database *db = c->db;
-    /* Complete before others may read it. */
-    if (c->pending.view && db->writable && level < SQLITE_LOCK_RESERVED) {
-        pthread_mutex_lock(&db->mapping);
-        (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
-        pthread_mutex_unlock(&db->mapping);
-    }
-    const int r = c->below->xUnlock(c->file, level);
-    if (level == SQLITE_LOCK_NONE && c->is_below) {
+    int below = level;
+    pthread_mutex_lock(&db->mapping);
+    if (c->pending.view && db->writable && level < SQLITE_LOCK_RESERVED &&
+        end_staging(c, before, level))
+        below = SQLITE_LOCK_NONE;
+    const int r = c->below->xUnlock(c->file, below);
+    if (below == SQLITE_LOCK_NONE && c->is_below) {
         c->is_below = false;
-        pthread_mutex_lock(&db->mapping);
         if (--db->below == 0)
             (void)database_unmap(c, false, false);
         c->pending.view = NULL;
-        pthread_mutex_unlock(&db->mapping);
     }
+    pthread_mutex_unlock(&db->mapping);
     return r;
+}
+
+/* Returns whether the connection would get RESERVED in vain: it has SHARED, and is going to write. */
+static bool is_reserved_below(struct connection *c)
+{
+    int is_reserved = 0;
+    return c->writable && is_going_to_write(c) &&
+           c->below->xCheckReservedLock(c->file, &is_reserved) == SQLITE_OK && is_reserved;
+}
+
+/* SHARED. Waits, as long as for a lock in memory, for a process that writes its first transaction: then the database is shared in
+ * memory. */
+static int share(struct connection *c)
+{
+    const uint64_t end = deadline(c);
+    for (;;) {
+        int r = SQLITE_BUSY;
+        if (!__atomic_load_n(&c->db->memory, __ATOMIC_ACQUIRE))
+            r = share_by_below(c);
+        if (r == SQLITE_BUSY) { /* it may be shared in memory, or has to be */
+            r = share_begin(c);
+            if (r == SQLITE_OK)
+                r = c->db->memory ? share_words(c) : SQLITE_BUSY;
+            if (c->db->memory)
+                return r;
+        }
+        const bool is_over = locks_clock() >= end;
+        if (r == SQLITE_OK && !is_over && is_reserved_below(c)) {
+            r = unlock_below(c, SQLITE_LOCK_SHARED, SQLITE_LOCK_NONE);
+            r = r == SQLITE_OK ? SQLITE_BUSY : r;
+        }
+        if (r != SQLITE_BUSY || is_over)
+            return r;
+        nap();
+    }
 }
 
 /* ---- all locks ---- */
@@ -476,10 +544,25 @@ static bool is_lost(const struct connection *c)
     return c->db->fd < 0 || c->db->gone;
 }
 
+/* With EXCLUSIVE: returns whether there is a write-ahead log, although the connection is going to write to the database. It had found
+ * none when it got SHARED, and switches to another journal mode; meanwhile others have made one, and committed to it. SQLite does not
+ * look again: it would leave the log beside the database, and those commits would be lost. */
+static bool has_new_wal(const struct connection *c)
+{
+    struct stat st;
+    return c->lock >= SQLITE_LOCK_RESERVED && (c->is_below || share_had_wal(c)) &&
+           stat(c->wal, &st) == 0 && st.st_size > 0;
+}
+
+static int fault_of_lost(const struct connection *c, int code)
+{
+    return c->db->gone ? fault(code, "%s is closed, since the process is about to end", c->name)
+                       : fault_of_fork(code, c->name);
+}
+
 int share_lock(struct connection *c, int level)
 {
-    struct database *db = c->db;
-    int r = SQLITE_OK;
+    int r;
     if (level <= c->lock)
         return SQLITE_OK;
     /* Another database of the same connection of SQLite's, which is this thread's now. */
@@ -487,17 +570,21 @@ int share_lock(struct connection *c, int level)
         last.closed == __atomic_load_n(&closed, __ATOMIC_RELAXED))
         share_read_on(last.c);
     if (is_lost(c))
-        return SQLITE_IOERR_LOCK;
+        return fault_of_lost(c, SQLITE_IOERR_LOCK);
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
-    if (c->lock == SQLITE_LOCK_NONE)
-        r = share_begin(c);
-    if (r == SQLITE_OK)
-        r = db->memory ? lock_words(c, level) : lock_below(c, level);
+    if (level == SQLITE_LOCK_SHARED)
+        r = share(c);
+    else if (c->is_below)
+        r = lock_below(c, level);
+    else
+        r = level == SQLITE_LOCK_RESERVED ? reserve(c) : exclude(c);
+    if (r == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE && has_new_wal(c))
+        r = SQLITE_BUSY_SNAPSHOT;
     last.c = c;
     last.opener = c->opener;
-    last.journal = db->memory ? c->journal : NULL;
-    last.wal = db->memory ? c->wal : NULL;
+    last.journal = c->db->memory ? c->journal : NULL;
+    last.wal = c->db->memory ? c->wal : NULL;
     last.closed = __atomic_load_n(&closed, __ATOMIC_RELAXED);
     return r;
 }
@@ -517,7 +604,7 @@ int share_look(struct connection *c, int *is_reserved)
 {
     bool found = true;
     if (is_lost(c))
-        return SQLITE_IOERR_CHECKRESERVEDLOCK;
+        return fault_of_lost(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
     if (!c->db->memory)
         return c->below->xCheckReservedLock(c->file, is_reserved);
     const int r = result_of(c, locks_look(&c->db->locks, &found));

@@ -2,19 +2,18 @@
 /*
  * How a database is shared, and SQLite's locks.
  *
- * In memory, by default: the process gets a door (locks.h), which keeps SQLite's own VFS out, and maps the database when a
- * connection first reads. From then on all locks are words in shared memory, and all reads and writes go through the mapping,
- * until the last connection of the process is closed. Checkpoints of a write-ahead log are written to the file itself, which is
- * complete then.
- *
  * By the VFS below, SQLite's own, with its locks on the file, which is complete whenever it can be read:
  *
- *   share=stock     a transaction maps the file at its first write, under EXCLUSIVE, and makes it plain before it gives that back
- *   journal=file    the VFS below does everything
- *   a hot journal   lies on the disk: SQLite plays it back. Until the connection has read once, it writes nothing else
- *   may not write   the process, to the file or to the folder for the reflection: it only reads. A reflection that it finds is
- *                   mapped for the time of a transaction
- *   mode=ro         and the file has no reflection: it only reads
+ *   not yet written  the file is plain, and stays as it is. The first transaction that writes maps it, under EXCLUSIVE. When it gives that
+ *                    back, the process goes on in memory; in WAL mode the file is made plain again instead
+ *   share=stock      each transaction that writes maps the file, under EXCLUSIVE, and makes it plain before it gives that back
+ *   journal=file     the VFS below does everything
+ *   may not write    the process, to the file: it only reads. A reflection that it finds is mapped for the time of a transaction
+ *
+ * In memory: the process has a door (locks.h), which keeps SQLite's own VFS out, and has the database mapped. All locks are words in
+ * shared memory, and all reads and writes go through the mapping, until the last connection of the process is closed. A process that
+ * finds a file that is not plain begins that way. Checkpoints of a write-ahead log are written to the file itself, which is complete
+ * then.
  *
  * The choice is the process's, for each database, and is made when a connection gets SHARED and no other connection of the process
  * has a lock of the VFS below.

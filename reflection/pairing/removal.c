@@ -35,8 +35,9 @@ void removal_of_failed_birth(struct pairing *pr)
 {
     struct report_kept why;
     report_keep(&why);
-    (void)guard_put(pr, false);
-    (void)finish_removal(pr); /* what is left is removed by the next map */
+    /* What is left is removed by the next map: while the file has its mask, only the manifest knows the plain bytes. */
+    if (guard_put(pr, false) == 0)
+        (void)finish_removal(pr);
     (void)report_again(&why);
 }
 

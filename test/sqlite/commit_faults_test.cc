@@ -11,6 +11,7 @@
 #include "support/child.h"
 #include "support/injector.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -24,6 +25,8 @@ struct Statement {
     const char *kind;   /* PRAGMAs of a new database */
     const char *before; /* run without faults, by the connection that is tested */
     const char *run;
+    bool is_first =
+        false; /* the first one that writes: it makes the reflection, and begins to share in memory */
 };
 
 void PrintTo(const Statement &s, std::ostream *out)
@@ -32,7 +35,7 @@ void PrintTo(const Statement &s, std::ostream *out)
 }
 
 static const Statement statements[] = {
-    {"Vacuum", "", "DELETE FROM t WHERE a<=500", "VACUUM"},
+    {"Vacuum", "", "DELETE FROM t WHERE a<=200", "VACUUM"},
     {"VacuumIntoLargerPages", "", "PRAGMA page_size=8192", "VACUUM"},
     {"AutoVacuum", "PRAGMA auto_vacuum=full", "",
      "BEGIN; UPDATE t SET b=a; DELETE FROM t WHERE a>900; COMMIT"},
@@ -46,6 +49,11 @@ static const Statement statements[] = {
      "BEGIN; DELETE FROM t WHERE a>200; INSERT INTO t SELECT a+9000,a,zeroblob(4000) FROM t; "
      "COMMIT"},
     {"OneRow", "", "", "UPDATE t SET b=a WHERE a=7"},
+    {"First", "", "", "UPDATE t SET b=a WHERE a=7", true},
+    {"FirstThatSpills", "PRAGMA auto_vacuum=full", "PRAGMA cache_size=5",
+     "BEGIN; DELETE FROM t WHERE a>200; INSERT INTO t SELECT a+9000,a,zeroblob(4000) FROM t; "
+     "COMMIT",
+     true},
     {"TwoDatabases", "PRAGMA auto_vacuum=full", "ATTACH 'file:b.db?vfs=ato' AS two",
      "BEGIN; DELETE FROM t WHERE a>500; DELETE FROM two.t WHERE a>500; COMMIT"},
 };
@@ -113,7 +121,7 @@ class Commit : public testing::TestWithParam<Statement>
     {
         const Statement &s = GetParam();
         Db db("a.db");
-        if (db.run(std::string(s.before) + "; UPDATE t SET b=-5 WHERE a=5"))
+        if (db.run(std::string(s.before) + (s.is_first ? "" : "; PRAGMA user_version=1")))
             return "cannot begin: " + db.error();
         const std::string before = content(db);
         injector::begin(fault);
@@ -127,18 +135,18 @@ class Commit : public testing::TestWithParam<Statement>
             if (told->ncalls < sizeof(told->calls) / sizeof(*told->calls))
                 told->calls[told->ncalls++] = call;
         std::string after = content(db);
-        /* The medium failed: libato cannot tell what it has, until the file is mapped anew. */
-        const bool doubt = after.find("error: ") == 0;
-        std::string wrong = doubt || r == SQLITE_OK ? "" : look(db, before);
+        /* The medium failed: libato cannot tell what it has, until the file is mapped anew; which the end of the transaction may have
+         * done. */
+        const bool doubt = after.find("error: ") == 0,
+                   sync = fault && strstr(fault->call.name, "sync");
+        std::string wrong =
+            doubt || r == SQLITE_OK ? "" : look(db, before, sync ? told->effect : before);
         if (wrong.empty() && !doubt && r != SQLITE_OK && db.run(s.run) == SQLITE_OK)
             after = content(db);
         if (wrong.empty() && db.close() != SQLITE_OK)
             wrong = "cannot be closed";
         if (wrong.empty() && !doubt && !fault)
             strncpy(told->effect, after.c_str(), sizeof(told->effect) - 1);
-        for (const char *name : {"a.db", "b.db"})
-            if (wrong.empty() && doubt)
-                (void)Db(name).text("SELECT sum(a) FROM t"); /* recovers it, and makes it plain */
         if (wrong.empty())
             wrong = after_close(doubt ? before : after, doubt ? told->effect : after);
         return wrong.empty() ? "" : "'" + error + "': " + wrong;
@@ -147,6 +155,10 @@ class Commit : public testing::TestWithParam<Statement>
     /* By SQLite's own VFS. */
     static std::string after_close(const std::string &as, const std::string &or_as)
     {
+        for (const char *name : {"a.db", "b.db"})
+            if (Db::stock(name).text("SELECT a FROM t") == "error: file is not a database (26)")
+                (void)Db(name).text(
+                    "SELECT a FROM t"); /* it could not be made plain: as after a kill */
         const Db stock = Db::stock("a.db");
         if (as.find(',') != std::string::npos)
             (void)stock.run("ATTACH 'b.db' AS two");
@@ -181,7 +193,8 @@ class Commit : public testing::TestWithParam<Statement>
         one(&fault, std::string(call.name) + ", turn " + std::to_string(call.turn) + ", " +
                         strerrorname_np(fault.error) +
                         (fault.reach == injector::KIND ? ", and all after it" : ""));
-        EXPECT_TRUE(told->failed) << call.name;
+        /* The name is looked at every 10 ms. */
+        EXPECT_TRUE(told->failed || !strcmp(call.name, "stat64")) << call.name;
     }
 };
 
@@ -190,6 +203,10 @@ TEST_P(Commit, HasItsEffectOrNoneIfACallFails)
     one(nullptr, "no fault");
     const std::vector<injector::Call> calls(told->calls, told->calls + told->ncalls);
     ASSERT_FALSE(calls.empty());
+    /* SQLite's cache is smaller than some of these transactions: they make the file longer in few steps, each of which costs syncs. */
+    EXPECT_LE(std::count_if(calls.begin(), calls.end(),
+                            [](const auto &call) { return !strcmp(call.name, "fsync"); }),
+              24);
     for (const injector::Call &call : calls)
         for (const int *error = call.errors; *error && call.turn < 2; error++) {
             fail({call, *error, injector::ONCE});

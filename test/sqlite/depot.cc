@@ -430,14 +430,11 @@ void look(const Script &s, const Place &place, const Book &book, End end, const 
     tell(t, Say::Verdict, seen);
     if (end == End::Abandoned)
         leave("");
-    /* A kill in a removal may leave files that nothing needs: the next map of the file, which reading does not need, removes
-     * them. With share=stock only a write maps it. */
+    /* A kill in a removal may leave files that nothing needs: the next map of the file removes them, for a write. */
     for (const char *file : names)
-        if (end == End::Plain && std::strcmp(s.parameters, "share=stock") == 0)
+        if (end == End::Plain)
             must(db, text("PRAGMA %s.user_version=%d", file,
                           static_cast<int>(db.number(text("PRAGMA %s.user_version", file))) + 1));
-        else if (end == End::Plain)
-            (void)db.text(text("PRAGMA %s.ato_stat", file));
     if (db.close() != SQLITE_OK)
         leave("cannot close");
     if (end == End::Fast)

@@ -32,10 +32,14 @@ class SqliteFolders : public SqliteSeveral
         make_both();
         ASSERT_EQ(rename(second().c_str(), far().c_str()), 0);
     }
+    /* Both are mapped then, by a first write, unless there are parameters. */
     Db open_apart(const std::string &parameters = "") const
     {
         Db db(path(), parameters);
         EXPECT_EQ(db.run("ATTACH '" + uri(far(), parameters) + "' AS other"), SQLITE_OK);
+        if (parameters.empty()) {
+            EXPECT_EQ(db.run("PRAGMA main.user_version=1; PRAGMA other.user_version=1"), SQLITE_OK);
+        }
         return db;
     }
     static void set_modes(const Db &db, const std::string &journal, const std::string &locking)
@@ -174,9 +178,10 @@ TEST_F(SqliteFolders, ANewDatabaseInASecondFolderIsRefusedToo)
     make_both_apart();
     Db db = open_apart();
     MUST(db, "ATTACH '" + uri(elsewhere / "new.db") + "' AS third");
-    MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x')");
-    refuses(db, "CREATE TABLE third.t(a)");
-    MUST(db, "ROLLBACK; BEGIN; CREATE TABLE third.t(a); INSERT INTO other.t VALUES(20, 'x')");
+    MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x'); CREATE TABLE third.t(a)");
+    refuses(db, "COMMIT", SQLITE_IOERR);
+    MUST(db, "CREATE TABLE third.z(a); BEGIN; CREATE TABLE third.t(a);"
+             "INSERT INTO other.t VALUES(20, 'x')");
     refuses(db, "INSERT INTO main.t VALUES(10, 'x')");
     MUST(db, "COMMIT");
     EXPECT_EQ(both(db), "6 26");
@@ -311,10 +316,17 @@ TEST_F(SqliteFolders, AnSqliteThatDoesNotTellItsConnectionIsRefusedAtCommit)
     }
 }
 
-/* They are mapped when their pages are written, in the COMMIT or before it. */
-TEST_F(SqliteFolders, SharedDatabasesAreRefusedAtCommit)
+/* They are mapped when their pages are written, in the COMMIT or before it; without share=stock in the first one. */
+TEST_F(SqliteFolders, DatabasesThatAreNotMappedAreRefusedAtCommit)
 {
     make_both_apart();
+    for (const char *parameters : {"", "share=stock"}) {
+        Db db(path(), parameters);
+        MUST(db, "ATTACH '" + uri(far(), parameters) + "' AS other");
+        MUST(db, CHANGE_BOTH);
+        refuses(db, "COMMIT", SQLITE_IOERR);
+        EXPECT_EQ(both(db), "6 6") << parameters;
+    }
     Db db = open_apart("share=stock");
     for (const char *cache : {"5000", "5"}) {
         MUST(db,

@@ -229,12 +229,13 @@ TEST_F(SqliteGrowth, GrowthBeyondTheMaxSizeOfAnotherProcessIsAnErrorThere)
 {
     for (const char *mode : {"delete", "wal"}) {
         const std::string file = path(mode + std::string(".db"));
-        make(mode + std::string(".db"), std::string("PRAGMA journal_mode=") + mode);
+        make(mode + std::string(".db"));
         ASSERT_EQ(other.open(file, "max_size=4194304"), SQLITE_OK) << other.error();
         ASSERT_EQ(other.run("CREATE TABLE u(b); INSERT INTO u VALUES (zeroblob(100000))"),
                   SQLITE_OK)
             << other.error();
         Db db(file);
+        EXPECT_EQ(db.text(std::string("PRAGMA journal_mode=") + mode), mode);
         ASSERT_EQ(db.opened, SQLITE_OK);
         MUST(db, "INSERT INTO u VALUES (zeroblob(10000000)); PRAGMA wal_checkpoint(TRUNCATE)");
         EXPECT_EQ(other.run("SELECT sum(length(b)) FROM u"), SQLITE_IOERR) << other.error();

@@ -89,6 +89,7 @@ TEST_F(SqliteSeveral, TheFirstWriteToAFileOfOtherWritersFails)
     chmod(path().c_str(), 0666);
     chmod(second().c_str(), 0600);
     Db db = open_both();
+    MUST(db, "PRAGMA main.user_version=1; PRAGMA other.user_version=1"); /* maps them */
     MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x')");
     (void)logged();
     EXPECT_EQ(db.run("INSERT INTO other.t VALUES(20, 'x')"), SQLITE_ERROR) << db.error();

@@ -48,7 +48,8 @@ TEST_F(SqliteTransactions, AreNotSeenByOthersBeforeCommit)
 {
     make();
     Db db(path()), second(path());
-    MUST(db, std::string(SMALL_CACHE) + "SELECT * FROM t");
+    /* From its first write on the process keeps its locks although read_file() closes the file. */
+    MUST(db, std::string(SMALL_CACHE) + "UPDATE t SET a=a");
     MUST(second, "SELECT * FROM t");
     ASSERT_EQ(other.open(path()), SQLITE_OK);
     const support::Bytes before = support::read_file(path());

@@ -2,6 +2,10 @@
 /* Does WAL mode work, and is the current content read whatever PRAGMA mmap_size says? */
 #include "lab.h"
 
+#include <fcntl.h>
+#include <functional>
+#include <utility>
+
 namespace sql
 {
 
@@ -116,6 +120,71 @@ TEST_F(SqliteWal, OfTheLastCloseCutsTheFile)
         EXPECT_EQ(support::size_of(path()), 3u * 4096) << synchronous;
         EXPECT_EQ(stock_sum(path()), "6");
     }
+}
+
+/* The other connection commits to the log, without a change of page 1, and closes: SQLite 3.40 by itself goes on with its cache, and writes
+ * over that commit. In memory too: then the first write came before the log. */
+TEST_F(SqliteWal, LeavingItKeepsWhatOthersHaveCommitted)
+{
+    for (const bool in_memory : {false, true}) {
+        make();
+        Db db(path());
+        if (in_memory) {
+            MUST(db, "UPDATE t SET a=a");
+        }
+        MUST(db, "PRAGMA journal_mode=wal; UPDATE t SET b=b||'!' WHERE a=1");
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 3);
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        ASSERT_EQ(other.run("INSERT INTO t VALUES(4, 'four')"), SQLITE_OK) << other.error();
+        ASSERT_EQ(other.close(), SQLITE_OK);
+        EXPECT_EQ(db.text("PRAGMA journal_mode=delete"), "delete");
+        MUST(db, "INSERT INTO t VALUES(5, 'five')");
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 15) << in_memory;
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(stock_sum(path()), "15");
+        ASSERT_EQ(unlink(path().c_str()), 0);
+    }
+}
+
+/* Called once, when SQLite's own VFS has got RESERVED. */
+static std::function<void()> when_reserved;
+
+static int fcntl_and_more(int fd, int command, struct flock *lock)
+{
+    const int r = fcntl(fd, command, lock);
+    if (r == 0 && command == F_SETLK && lock->l_type == F_WRLCK && lock->l_start == 0x40000001)
+        std::exchange(when_reserved, [] {})();
+    return r;
+}
+
+/* A connection has closed the log to leave WAL mode, and found none when it looked again; then another one makes a new log before the
+ * first one has EXCLUSIVE. */
+TEST_F(SqliteWal, IsNotLeftIfOthersBeginALogMeanwhile)
+{
+    make("a.db", "PRAGMA journal_mode=wal");
+    sqlite3_vfs *unix_vfs = sqlite3_vfs_find("unix");
+    const auto real = unix_vfs->xGetSystemCall(unix_vfs, "fcntl");
+    when_reserved = [] {};
+    ASSERT_EQ(unix_vfs->xSetSystemCall(unix_vfs, "fcntl",
+                                       reinterpret_cast<sqlite3_syscall_ptr>(fcntl_and_more)),
+              SQLITE_OK);
+    Db db(path());
+    MUST(db, "UPDATE t SET b=b||'!' WHERE a=1");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    int committed = SQLITE_ERROR;
+    when_reserved = [&] {
+        committed = other.run("INSERT INTO t VALUES(4, 'four')");
+        (void)other.close();
+    };
+    EXPECT_EQ(db.run("PRAGMA journal_mode=delete"), SQLITE_BUSY);
+    EXPECT_EQ(committed, SQLITE_OK);
+    EXPECT_EQ(unix_vfs->xSetSystemCall(unix_vfs, "fcntl", real), SQLITE_OK);
+    MUST(db, "INSERT INTO t VALUES(5, 'five')");
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 15);
+    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "15");
 }
 
 /* This VFS gives out no pages: SQLite reads them. */

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What if other programs overwrite, rename or remove the file of an open database, or the process itself does what takes its locks? */
+#include "lab.h"
+
+#include "ato.h"
+#include "support/child.h"
+#include "support/temp.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+namespace sql
+{
+
+class SqliteOutside : public Lab
+{
+  protected:
+    /* The database is open, and has committed a row that is in its reflection. */
+    Db begin(const std::string &parameters = "") const
+    {
+        make();
+        Db db(path(), parameters);
+        EXPECT_EQ(db.run("INSERT INTO t VALUES(4, 'four')"), SQLITE_OK) << db.error();
+        return db;
+    }
+    /* As cp(1) does. */
+    static int copy_over(const std::string &from, const std::string &to)
+    {
+        return system(("cp " + from + " " + to).c_str());
+    }
+    static int extended(const Db &db)
+    {
+        return sqlite3_extended_errcode(db.handle);
+    }
+};
+
+TEST_F(SqliteOutside, ABackupCopiedOverItIsNoticed)
+{
+    make("small.db");
+    make("large.db");
+    MUST(Db::stock(path("large.db")), fill("t", 10, 100));
+    for (const char *backup : {"small.db", "large.db"}) {
+        Db db = begin(), second(path());
+        EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 10);
+        MUST(db, "BEGIN; INSERT INTO t VALUES(5, 'five')");
+        ASSERT_EQ(copy_over(path(backup), path()), 0);
+        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << backup;
+        EXPECT_EQ(extended(db), SQLITE_IOERR_DATA);
+        EXPECT_TRUE(logged("has overwritten the database"));
+        EXPECT_EQ(second.run("SELECT * FROM t"), SQLITE_IOERR);
+        EXPECT_EQ(db.run("INSERT INTO t VALUES(6, 'six')"), SQLITE_IOERR);
+        /* Both sides are kept. */
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(second.close(), SQLITE_OK);
+        EXPECT_EQ(support::read_file(path()), support::read_file(path(backup)));
+        EXPECT_EQ(left(), 2u);
+        ASSERT_EQ(unlink(path().c_str()), 0);
+        ASSERT_EQ(system(("rm -r " + (folder / ".ato")).c_str()), 0);
+    }
+}
+
+TEST_F(SqliteOutside, WritesToAFileWithoutItsNameFail)
+{
+    make("b.db");
+    const std::string a = path(), b = path("b.db"), moved = path("moved.db");
+    for (const std::string &how :
+         {"mv " + a + " " + moved, "rm " + a, "cp " + b + " c.db; mv c.db " + a,
+          "mv " + a + " " + moved + "; cp " + b + " " + a}) {
+        for (const char *mode : {"", "share=stock", "journal=file"}) {
+            Db db = begin(mode);
+            usleep(20000); /* the name is not looked at for 10 ms after a commit */
+            ASSERT_EQ(system(("cd " + folder.path() + "; " + how).c_str()), 0);
+            EXPECT_EQ(db.run("INSERT INTO t VALUES(5, 'five')"), SQLITE_READONLY) << how << mode;
+            EXPECT_EQ(extended(db), SQLITE_READONLY_DBMOVED) << how << mode;
+            EXPECT_EQ(db.run("INSERT INTO t VALUES(6, 'six')"), SQLITE_READONLY) << how << mode;
+            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 10) << how << mode;
+            EXPECT_EQ(db.close(), SQLITE_OK);
+            if (support::exists(a)) {
+                EXPECT_EQ(stock_sum(a), "6") << how << mode;
+            }
+            if (support::exists(moved)) {
+                EXPECT_EQ(stock_sum(moved), "10") << how << mode;
+            }
+            (void)system(("rm -rf " + a + " " + moved + " " + (folder / ".ato")).c_str());
+        }
+    }
+}
+
+TEST_F(SqliteOutside, AConnectionOfTheParentWritesNothingInAChild)
+{
+    for (const char *open :
+         {"", "BEGIN; UPDATE t SET a=a+10 WHERE a=4", "BEGIN; SELECT * FROM t"}) {
+        Db db = begin();
+        MUST(db, open);
+        EXPECT_EQ(support::in_child([&] {
+                      (void)logged();
+                      const bool wrote = db.run("INSERT INTO t VALUES(5, 5)") == SQLITE_OK &&
+                                         (!*open || db.run("COMMIT") == SQLITE_OK);
+                      return wrote * 2 + !logged("was opened before fork()");
+                  }),
+                  0)
+            << open;
+        if (*open) {
+            MUST(db, "COMMIT");
+        }
+        EXPECT_EQ(db.number("SELECT count(*) FROM t"), 4);
+        MUST(db, "INSERT INTO t VALUES(5, 'five')");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        ASSERT_EQ(unlink(path().c_str()), 0);
+    }
+}
+
+/* Without a lock a process that may not write to the file cannot map it. */
+TEST_F(SqliteOutside, WithoutLocksOldPagesAreNotReadAsTheContent)
+{
+    ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+    make();
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("INSERT INTO t VALUES(4, 'four')"), SQLITE_OK);
+    ASSERT_EQ(chmod(path().c_str(), 0644), 0);
+    for (const char *how : {"immutable=1", "immutable=1&mode=ro", "nolock=1", "nolock=1&mode=ro"}) {
+        const Nobody nobody;
+        ASSERT_TRUE(nobody.is);
+        EXPECT_EQ(Db(path(), how).text("SELECT sum(a) FROM t").find("error: "), 0u) << how;
+    }
+    /* A process that may write maps it. */
+    EXPECT_EQ(Db(path(), "immutable=1").number("SELECT sum(a) FROM t"), 10);
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    for (const char *how : {"immutable=1", "nolock=1"}) {
+        const Nobody nobody;
+        EXPECT_EQ(Db(path(), how).number("SELECT sum(a) FROM t"), 10) << how;
+    }
+}
+
+/* The connection keeps SHARED for its SELECT over several transactions of its own. */
+TEST_F(SqliteOutside, ACommitOfItsOwnIsNoLossOfLocks)
+{
+    for (const char *how : {"", "share=stock"}) {
+        make();
+        Db db(path(), how);
+        sqlite3_stmt *s = nullptr;
+        ASSERT_EQ(sqlite3_prepare_v2(db.handle, "SELECT a FROM t", -1, &s, nullptr), SQLITE_OK);
+        for (int i = 4; i < 7; i++) {
+            EXPECT_EQ(sqlite3_step(s), SQLITE_ROW);
+            MUST(db,
+                 "INSERT INTO t VALUES(" + std::to_string(i * 10) + "," + std::to_string(i) + ")");
+        }
+        sqlite3_finalize(s);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 156) << how;
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        ASSERT_EQ(unlink(path().c_str()), 0);
+    }
+}
+
+/* As by a second copy of this VFS, of a program that has two of SQLite. It is logged once. */
+TEST_F(SqliteOutside, MappedOtherwiseByTheProcessItIsBusy)
+{
+    make();
+    support::Fd fd(path());
+    struct ato_options o = {};
+    o.struct_size = sizeof(o);
+    o.flags = ATO_BORROW_FD;
+    void *view = ato_mmap_opt(4096, fd, 0, &o);
+    ASSERT_NE(view, MAP_FAILED) << ato_errormsg();
+    {
+        const Db db(path());
+        (void)logged();
+        for (int i = 0; i < 3; i++) {
+            EXPECT_EQ(db.run("SELECT * FROM t"), SQLITE_BUSY);
+            EXPECT_EQ(logged("can be mapped only once"), i == 0);
+        }
+        ASSERT_EQ(ato_munmap(view, 4096, ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+        MUST(db, "INSERT INTO t VALUES(4, 'four')");
+    }
+    EXPECT_EQ(stock_sum(path()), "10");
+}
+
+/* SQLite takes such a file for a new database, and one of two bytes and more for none. */
+TEST_F(SqliteOutside, AFileOfOneByteIsANewDatabase)
+{
+    for (const size_t n : {1, 2}) {
+        support::write_file(path(), support::Bytes(n, 'x'));
+        EXPECT_EQ(Db(path()).run("CREATE TABLE t(a); INSERT INTO t VALUES(6)"),
+                  n == 1 ? SQLITE_OK : SQLITE_NOTADB);
+    }
+    EXPECT_EQ(support::read_file(path()).size(), 2u);
+}
+
+/* A process loses the locks of SQLite's own VFS, which its first transaction has, when it closes any descriptor of the file. */
+TEST_F(SqliteOutside, AFirstTransactionThatLostItsLocksIsRolledBack)
+{
+    for (const char *begins : {"BEGIN; SELECT count(*) FROM t", "BEGIN IMMEDIATE",
+                               "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=b||'!'"}) {
+        make();
+        Db db(path());
+        MUST(db, begins);
+        (void)support::read_file(path()); /* opens and closes it */
+        ASSERT_EQ(other.open(path()), SQLITE_OK);
+        const int theirs = other.run("INSERT INTO t VALUES(5, 'five')");
+        int ours = db.run("INSERT INTO t VALUES(4, 'four')");
+        if (ours == SQLITE_OK)
+            ours = db.run("COMMIT");
+        if (!sqlite3_get_autocommit(db.handle)) {
+            MUST(db, "ROLLBACK");
+        }
+        const int sum = 6 + (theirs ? 0 : 5) + (ours ? 0 : 4);
+        EXPECT_TRUE(theirs == SQLITE_OK || ours == SQLITE_OK) << begins;
+        EXPECT_EQ(other.close(), SQLITE_OK);
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), sum) << begins;
+        MUST(db, "INSERT INTO t VALUES(7, 'seven')");
+        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        EXPECT_EQ(stock_sum(path()), std::to_string(sum + 7)) << begins;
+        ASSERT_EQ(unlink(path().c_str()), 0);
+    }
+}
+
+} // namespace sql
