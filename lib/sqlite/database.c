@@ -3,6 +3,7 @@
 
 #include "connection.h"
 #include "fault.h"
+#include "record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -219,6 +220,7 @@ static void map(const struct connection *c, bool masks)
     const char *policy = secure_getenv("ATO_READ_POLICY");
     if (length < 0)
         return;
+    record_database(db->device, db->inode, c->name);
     if (is_first)
         db->max_size = c->wants.max_size;
     const size_t wanted = (size_t)length * LEAST_GROWTH;

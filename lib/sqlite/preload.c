@@ -10,6 +10,7 @@
  * or load one where only a plugin sees it. So the functions are looked up in the library that makes the call.
  */
 #include "api.h"
+#include "record.h"
 #include "vfs.h"
 
 #include <dlfcn.h>
@@ -42,6 +43,11 @@ static void look_up(void *sqlite)
     LOOK_UP(vfs_find);
     LOOK_UP(vfs_register);
     sqlite3_api = &api;
+}
+
+static void __attribute__((constructor)) loaded(void)
+{
+    record_loaded();
 }
 
 __attribute__((visibility("default"))) int sqlite3_os_init(void);

@@ -10,6 +10,7 @@
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
+#include "record.h"
 #include "share.h"
 
 #include <limits.h>
@@ -126,6 +127,7 @@ static int begin(const char *only_below)
     ato.xDelete = vfs_delete;
     ato.xAccess = vfs_access;
     ato.xSleep = vfs_sleep;
+    record_reached();
     return SQLITE_OK;
 }
 

@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Do programs that nobody can change commit through the VFS under `ato sqlite`, and only below the paths that it names?
 
-    preload_test.py ATO EARLY PRELOAD EXTENSION ARCHIVE    EARLY: the program of early.c; ARCHIVE: libato_vfs.a
+    preload_test.py ATO EARLY PRELOAD EXTENSION ARCHIVE [BUNDLED]
+                                     EARLY: the program of early.c; BUNDLED: with SQLite within; ARCHIVE: libato_vfs.a
     preload_test.py ATO --go FOLDER                        only the program in Go, whose source is in FOLDER
 """
 import ctypes
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 CREATE = 'CREATE TABLE t(a); INSERT INTO t VALUES(1); '
@@ -23,6 +26,32 @@ db.execute("INSERT INTO t VALUES(1)")
 db.commit()
 print(db.execute("PRAGMA ato_stat").fetchall())
 '''
+LEAVE = '''
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("CREATE TABLE IF NOT EXISTS t(a)")
+db.execute("INSERT INTO t VALUES(1)")
+db.commit()
+exec(sys.argv[2])
+'''
+# Counts its signals until it gets SIGTERM, and a moment longer.
+COUNT = '''
+import signal, sys, time
+counts, end = {}, []
+def note(number, frame):
+    counts[number] = counts.get(number, 0) + 1
+    if number == signal.SIGTERM:
+        end.append(number)
+for name in sys.argv[1:]:
+    signal.signal(int(name), note)
+print("ready", flush=True)
+while not end:
+    time.sleep(0.01)
+for i in range(15):
+    time.sleep(0.01)
+print(sorted(counts.items()))
+'''
+NO_SQLITE = 'used no SQLite through libato'
 UNREACHABLE = re.compile('dial tcp|no such host|timeout|connection refused|network is unreachable|GOPROXY=off')
 
 
@@ -151,6 +180,158 @@ class Tool(Lab):
         self.run_it(ATO, 'sqlite', '--json', 'true', status=64)
         self.run_it(ATO, 'info', '--path', 'in', 'in', status=64)
 
+    def test_says_if_the_programs_sqlite_was_not_reached(self):
+        self.run_it(ATO, 'sqlite', 'true')
+        self.assertIn(f'true {NO_SQLITE}: neither it nor its children loaded', self.complaint)
+        self.assertEqual(self.complaint.count('\n'), 1)
+        self.run_it(ATO, 'sqlite', '--require', 'true', status=123)
+        self.run_it(ATO, 'sqlite', '--require', 'sh', '-c', 'exit 7', status=123)
+        self.run_it(ATO, 'sqlite', '--require', 'sh', '-c', 'kill -HUP $$', status=-signal.SIGHUP)
+        self.run_it(ATO, 'sqlite', '--require', 'sqlite3', 'a.db', CREATE)
+        self.assertEqual(self.complaint, '')
+        self.run_it(ATO, 'sqlite', '--require', 'sh', '-c', 'sqlite3 a.db "SELECT 1"; exit 7', status=7)
+        self.assertEqual(self.complaint, '')
+        if BUNDLED:
+            self.assertEqual(self.run_it(ATO, 'sqlite', '--require', BUNDLED, self.path('b.db'), status=123), '')
+            self.assertIn(NO_SQLITE, self.complaint)
+        with open(self.path('a.c'), 'w', encoding='ascii') as source:
+            source.write('int main(void) { return 0; }')
+        if subprocess.run(['cc', '-static', '-o', 'static', 'a.c'], cwd=self.dir, check=False, capture_output=True).returncode == 0:
+            self.run_it(ATO, 'sqlite', '--require', './static', status=123)
+            self.assertIn('into a static program', self.complaint)
+
+    def test_is_told_by_programs_that_close_descriptors_or_become_another_user_and_by_one_within(self):
+        close = 'import os; os.closerange(3, 4096); '
+        self.run_it(ATO, 'sqlite', '--require', sys.executable, '-c', f'{close} os.execvp("sqlite3", ["sqlite3", "a.db", "SELECT 1"])')
+        self.run_it(ATO, 'sqlite', '--require', ATO, 'sqlite', 'sqlite3', 'a.db', 'SELECT 1')
+        self.assertEqual(self.complaint, '')
+        if os.getuid() == 0 and all(os.stat(p).st_mode & 1 for p in self.parents(PRELOAD)):
+            os.chmod(self.dir, 0o777)
+            self.run_it(ATO, 'sqlite', '--require', sys.executable, '-c',
+                        'import os; os.setgid(65534); os.setuid(65534); os.execvp("sqlite3", ["sqlite3", "n.db", "CREATE TABLE t(a)"])')
+            self.assertEqual(self.complaint, '')
+
+    @staticmethod
+    def parents(path):
+        while path != '/':
+            path = os.path.dirname(path)
+            yield path
+
+    def state(self, path):
+        return re.search('state +(.*?):', self.run_it(ATO, 'info', path))[1]
+
+    def test_makes_plain_what_the_program_left_however_it_ended(self):
+        kill = 'os.kill(os.getpid(), 9)'
+        self.run_it(ATO, 'sqlite', sys.executable, '-c', LEAVE, 'in/a.db', kill, status=-signal.SIGKILL)
+        self.assertEqual(self.state('in/a.db'), 'recovery due')
+        for how, status in (kill, -signal.SIGKILL), ('os._exit(3)', 3), ('os.execvp("true", ["true"])', 0), (
+                'os.fork() or os.setsid() or ' + kill + '; os.wait()', 0), ('os.chdir("/"); ' + kill, -signal.SIGKILL):
+            with self.subTest(how):
+                self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.db', how, status=status)
+                self.assertEqual((self.complaint, self.state('in/a.db')), ('', 'plain'))
+        self.assertEqual(self.run_it('sqlite3', 'in/a.db', 'SELECT count(*) FROM t'), '6\n')
+        self.run_it(ATO, 'sqlite', '--tidy', ATO, 'sqlite', sys.executable, '-c', LEAVE, 'in/a.db', kill, status=-signal.SIGKILL)
+        self.assertEqual(self.state('in/a.db'), 'plain')
+        self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/b.db', f'os.remove("in/b.db"); {kill}', status=-signal.SIGKILL)
+        self.assertEqual(self.complaint, '')
+
+    def test_says_which_database_it_could_not_make_plain(self):
+        how = 'os.removexattr("in/a.db", "user.ato"); os._exit(%d)'
+        self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.db', how % 0, status=122)
+        self.assertIn(f'{self.path("in/a.db")} is not plain: ', self.complaint)
+
+    def test_leaves_a_database_to_a_process_that_has_it_open(self):
+        with subprocess.Popen([ATO, 'sqlite', 'sqlite3', 'in/a.db'], cwd=self.dir, env=self.env, text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            other.stdin.write(CREATE + 'SELECT 5;\n')
+            other.stdin.flush()
+            self.assertEqual(other.stdout.readline(), '5\n')
+            self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.db', 'os._exit(0)')
+            self.assertEqual(self.complaint, '')
+            other.stdin.close()
+            other.stdout.read()
+        self.assertEqual(self.state('in/a.db'), 'plain')
+
+    def counting(self, numbers):
+        program = subprocess.Popen([ATO, 'sqlite', sys.executable, '-c', COUNT, *map(str, map(int, numbers))], env=self.env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+        self.assertEqual(program.stdout.readline(), 'ready\n')
+        return program
+
+    def test_each_signal_reaches_the_program_once(self):
+        numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT,
+                   signal.SIGWINCH, signal.SIGRTMIN + 1, signal.SIGTERM]
+        for send in os.kill, os.killpg:
+            with self.subTest(send):
+                program = self.counting(numbers)
+                for number in numbers:
+                    send(program.pid, number)
+                self.assertEqual(program.communicate()[0], f'{sorted((int(n), 1) for n in numbers)}\n')
+                self.assertEqual(program.returncode, 0)
+
+    def test_ends_by_the_signal_of_the_program_and_the_program_with_it(self):
+        program = self.counting([signal.SIGTERM])
+        child, = [pid for pid in self.children(program.pid) if self.name(pid) != 'ato-witness']
+        os.kill(program.pid, signal.SIGUSR1)
+        self.assertEqual(program.wait(), -signal.SIGUSR1)
+        program.stdout.close()
+        program = self.counting([signal.SIGTERM])
+        children = self.children(program.pid)
+        self.assertEqual(len(children), 2)
+        program.kill()
+        program.communicate() # until all have closed it
+        for child in children:
+            while os.path.exists(f'/proc/{child}') and self.name(child):
+                time.sleep(0.01)
+
+    @staticmethod
+    def children(pid):
+        with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as file:
+            return file.read().split()
+
+    @staticmethod
+    def name(pid):
+        """Its name; '' if it has ended."""
+        try:
+            with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+                name, state = re.match(r'\d+ \((.*)\) (.)', file.read()).groups()
+                return '' if state == 'Z' else name
+        except FileNotFoundError:
+            return ''
+
+    def test_a_terminal_stops_continues_and_interrupts_both(self):
+        leader, follower = os.openpty()
+        shell = subprocess.Popen(['bash', '--norc', '-i'], env={**self.env, 'PS1': '', 'TERM': 'dumb'}, stdin=follower, stdout=follower,
+                                 stderr=follower, start_new_session=True,
+                                 preexec_fn=lambda: __import__('fcntl').ioctl(0, 0x540e, 0)) # TIOCSCTTY
+        os.close(follower)
+        said = b''
+
+        def expect(words):
+            nonlocal said
+            while words not in said:
+                said += os.read(leader, 4096)
+            said = said[said.index(words) + len(words):]
+
+        numbers = ' '.join(str(int(n)) for n in (signal.SIGINT, signal.SIGCONT, signal.SIGTERM))
+        with open(self.path('count.py'), 'w', encoding='ascii') as file:
+            file.write(COUNT)
+        os.write(leader, f'stty -echo; {ATO} sqlite {sys.executable} {self.path("count.py")} {numbers}\n'.encode())
+        expect(b'ready')
+        os.write(leader, b'\x1a')
+        expect(b'Stopped')
+        os.write(leader, b'jobs -l; fg >/dev/null; echo ended $?\n')
+        expect(b'Stopped')
+        time.sleep(0.2)
+        os.write(leader, b'\x03')
+        time.sleep(0.2)
+        program, = [pid for pid in self.children(shell.pid) if self.name(pid) == 'ato']
+        os.kill(int(program), signal.SIGTERM)
+        expect(b'[(2, 1), (15, 1), (18, 1)]')
+        expect(b'ended 0')
+        os.close(leader)
+        shell.wait()
+
     def test_needs_the_library(self):
         shutil.copy(ATO, self.path('ato'))
         if not self.run_it('./ato', '--version'):
@@ -183,5 +364,5 @@ if __name__ == '__main__':
         result = unittest.main(argv=sys.argv[:1], defaultTest=['Go'], verbosity=2, exit=False).result
         sys.exit(77 if result.skipped else not result.wasSuccessful())
     else:
-        EARLY, PRELOAD, EXTENSION, ARCHIVE = REST
+        EARLY, PRELOAD, EXTENSION, ARCHIVE, BUNDLED = [*REST, None][:5]
         unittest.main(argv=sys.argv[:1], defaultTest=['Preload', 'Tool'])

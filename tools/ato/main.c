@@ -44,7 +44,7 @@ static void help(void)
 static void say_form(FILE *out, const struct tool_command *c)
 {
     fprintf(out, "ato %s%s%s%s%s%s%s%s%s%s %s", c->name,
-            c->starts_program ? " [--path PATH]..." : " [--json]",
+            c->starts_program ? " [--path PATH]... [--require] [--tidy]" : " [--json]",
             c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
             c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
@@ -154,7 +154,23 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum { JSON = 256, HELP, EVERY, COUNT, TIME, PREFER, PATH, DELETE, SVG, PNG, SINCE, MARK, TO };
+    enum {
+        JSON = 256,
+        HELP,
+        EVERY,
+        COUNT,
+        TIME,
+        PREFER,
+        PATH,
+        REQUIRE,
+        TIDY,
+        DELETE,
+        SVG,
+        PNG,
+        SINCE,
+        MARK,
+        TO
+    };
     static const struct option options[] = {{"json", no_argument, NULL, JSON},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, HELP},
@@ -162,6 +178,8 @@ static int run(const struct tool_command *c, int argc, char **argv)
                                             {"count", required_argument, NULL, COUNT},
                                             {"prefer", required_argument, NULL, PREFER},
                                             {"path", required_argument, NULL, PATH},
+                                            {"require", no_argument, NULL, REQUIRE},
+                                            {"tidy", no_argument, NULL, TIDY},
                                             {"time", required_argument, NULL, TIME},
                                             {"delete", optional_argument, NULL, DELETE},
                                             {"svg", required_argument, NULL, SVG},
@@ -187,6 +205,12 @@ static int run(const struct tool_command *c, int argc, char **argv)
             if (!c->starts_program)
                 has_no(c, "path");
             request.paths[paths++] = optarg;
+            break;
+        case REQUIRE:
+        case TIDY:
+            if (!c->starts_program)
+                has_no(c, option == REQUIRE ? "require" : "tidy");
+            *(option == REQUIRE ? &request.require : &request.tidy) = true;
             break;
         case EVERY:
             request.interval_ms = take_number(c, c->is_repeated, "every", optarg);

@@ -1,23 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `ato sqlite`: starts a program whose SQLite uses libato's VFS by default. The dynamic linker loads
- * libato_sqlite_preload.so (lib/sqlite/preload.c) into it.
+ * `ato sqlite`: runs a program whose SQLite uses libato's VFS by default. The dynamic linker loads
+ * libato_sqlite_preload.so (lib/sqlite/preload.c) into it and its children. They note in a record (lib/sqlite/record.h) whether
+ * they use the VFS, and for which databases.
  */
+#include "deploy.h"
+#include "program.h"
+#include "text.h"
 #include "tool.h"
+
+#include "lib/file/clock.h"
+#include "lib/sqlite/record.h"
+#include "reflection/pairing/identity.h"
+
+#include "ato.h"
 
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LIBRARY "libato_sqlite_preload.so"
 
-/* As env(1): of the command itself, of a program that cannot be started, and of one that is not there. */
-enum { CANNOT_PREPARE = 125, CANNOT_START = 126, NOT_FOUND = 127 };
+/* The last three as env(1): of the command itself, of a program that cannot be started, and of one that is not there. */
+enum {
+    NOT_PLAIN = 122,
+    NOT_REACHED = 123,
+    CANNOT_PREPARE = 125,
+    CANNOT_START = 126,
+    NOT_FOUND = 127
+};
 
 /* Finds the library: from the folder of this program, as both are installed, or in the folder of a build; or where it was to be
  * installed. */
@@ -93,54 +113,207 @@ static bool set_paths(char *const *paths)
     return true;
 }
 
-static int run(const struct tool_request *request)
+/* ---- the record ---- */
+
+/* Makes the record, and names it in the environment. Returns its descriptor; -1 with errno. */
+static int make_record(struct record **record)
+{
+    enum { FAR = 100 }; /* beyond the numbers that scripts use */
+    char value[128], token[33];
+    uint8_t random[16];
+    const int made = memfd_create("ato-sqlite", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = -1;
+    if (made >= 0 && identity_random(random, sizeof(random)) == 0 &&
+        ftruncate(made, RECORD_BYTES) == 0 &&
+        fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0 &&
+        (fd = fcntl(made, F_DUPFD, FAR)) < 0)
+        fd = fcntl(made, F_DUPFD, STDERR_FILENO + 1);
+    *record =
+        fd < 0 ? MAP_FAILED : mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*record == MAP_FAILED)
+        return -1;
+    close(made);
+    memcpy((*record)->token, random, sizeof(random));
+    identity_hex(random, token);
+    (void)snprintf(value, sizeof(value), "/proc/%d/fd/%d %s", (int)getpid(), fd, token);
+    return setenv(RECORD_VARIABLE, value, 1) == 0 ? fd : -1;
+}
+
+/* Returns the record's next database after `at`, NULL at first; NULL: there is none. */
+static const char *next_database(const struct record *r, const char *at)
+{
+    const char *end =
+        r->databases + (r->used < sizeof(r->databases) ? r->used : sizeof(r->databases));
+    at = at ? at + strnlen(at, (size_t)(end - at)) : r->databases;
+    while (at < end && !*at) /* a process may have died before it filled its bytes */
+        at++;
+    return at < end && memchr(at, 0, (size_t)(end - at)) ? at : NULL;
+}
+
+/* Notes the same in the record of an `ato sqlite` that started this one. */
+static void tell(struct record *outer, const struct record *r)
+{
+    outer->loaded |= r->loaded;
+    outer->reached |= r->reached;
+    outer->lost |= r->lost;
+    for (const char *at = NULL; (at = next_database(r, at));)
+        record_add(outer, at);
+}
+
+static void report(const struct record *r, const char *program)
+{
+    if (r->loaded)
+        warnx("%s used no SQLite through libato: neither it nor its children loaded libsqlite3.so "
+              "(an SQLite that is compiled in is not reached, nor a program under sudo)",
+              program);
+    else
+        warnx("%s used no SQLite through libato: nothing can be preloaded into a static program, "
+              "or one with another user's rights (sudo)",
+              program);
+}
+
+/* ---- what the program left ---- */
+
+/* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
+ * false with a message if it is left as it is, and no process has it mapped. */
+static bool tidy_one(const char *entry, unsigned *left_ms)
+{
+    static const struct tool_request quiet = {.quiet = true};
+    struct deployed d;
+    struct stat st;
+    uintmax_t device, inode;
+    int at = 0;
+    if (sscanf(entry, "%ju:%ju:%n", &device, &inode, &at) != 2 || entry[at] != '/')
+        return true;
+    const char *path = entry + at;
+    /* Removed, or another file by now. */
+    if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode)
+        return true;
+    for (;;) {
+        deploy_file(&d, path, &quiet);
+        if (d.result != MAPPED || !*left_ms)
+            break;
+        clock_nap(5000000);
+        *left_ms -= *left_ms < 5 ? *left_ms : 5;
+    }
+    if (d.result <= MAPPED)
+        return true;
+    fputs("ato: ", stderr), text_put(stderr, path);
+    fputs(" is not plain: ", stderr), text_put(stderr, d.why), putc('\n', stderr);
+    return false;
+}
+
+static bool tidy(const struct record *shared)
+{
+    unsigned left_ms = 200;
+    bool good = !shared->lost;
+    struct record *r = malloc(sizeof(*r)); /* children that still run may change it */
+    if (!r) {
+        warn("cannot tidy");
+        return false;
+    }
+    memcpy(r, shared, sizeof(*r));
+    ato_set_log(NULL, NULL); /* this uses the library: its log goes where ATO_LOG says */
+    for (const char *at = NULL; (at = next_database(r, at));)
+        good &= tidy_one(at, &left_ms);
+    if (shared->lost)
+        warnx(
+            "the program had more databases than can be noted: 'ato deploy' makes the rest plain");
+    free(r);
+    return good;
+}
+
+/* ---- the command ---- */
+
+/* Returns false after a message. */
+static bool prepare(const struct tool_request *request)
 {
     char library[PATH_MAX];
     if (!find_library(library)) {
         warnx("there is no " LIBRARY " beside this program or in " LIBDIR
               ": was libato installed without its VFS for SQLite?");
-        return CANNOT_PREPARE;
+        return false;
     }
     if (strpbrk(library, ": ")) {
         warnx("%s cannot be preloaded: its path contains a blank or ':'", library);
-        return CANNOT_PREPARE;
+        return false;
     }
     if (!set_paths(request->paths))
-        return CANNOT_PREPARE;
+        return false;
     if (!append("LD_PRELOAD", library)) {
         warn("cannot set LD_PRELOAD");
+        return false;
+    }
+    return true;
+}
+
+static int run(const struct tool_request *request)
+{
+    struct record *record, *outer = record_open(getenv(RECORD_VARIABLE));
+    if (!prepare(request))
+        return CANNOT_PREPARE;
+    const int fd = make_record(&record);
+    if (fd < 0) {
+        warn("cannot make the memory in which the program's processes note what they use");
         return CANNOT_PREPARE;
     }
-    execvp(request->names[0], request->names);
-    const int status = errno == ENOENT ? NOT_FOUND : CANNOT_START;
-    warn("cannot start %s", request->names[0]);
-    return status;
+    const struct program_end end = program_run(request->names, fd);
+    if (end.error) {
+        errno = end.error;
+        warn("cannot start %s", request->names[0]);
+        return end.error == ENOENT ? NOT_FOUND : CANNOT_START;
+    }
+    if (outer)
+        tell(outer, record);
+    const bool good = !request->tidy || tidy(record);
+    if (!record->reached)
+        report(record, request->names[0]);
+    const int status = program_end_alike(end.status);
+    if (request->require && !record->reached)
+        return NOT_REACHED;
+    return status || good ? status : NOT_PLAIN;
 }
 
 const struct tool_command sqlite_command = {
     .name = "sqlite",
     .operands = "PROGRAM [ARG...]",
-    .what = "starts a program whose SQLite uses libato",
+    .what = "runs a program whose SQLite uses libato",
     .help =
-        "Starts PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases "
+        "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases "
         "that\n"
         "it and its children open commit through libato. For programs that load SQLite as a "
         "library\n"
         "(libsqlite3.so), such as SQLite's shell, Python's module sqlite3, or programs in Go with\n"
         "mattn/go-sqlite3 that were built with -tags libsqlite3. Has no effect on a program with\n"
-        "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID.\n"
+        "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID "
+        "(sudo):\n"
+        "if none of the processes used SQLite through libato, a line on standard error says so at "
+        "the\n"
+        "end.\n"
+        "\n"
+        "Signals, also those that stop and continue it, reach PROGRAM as if it were started "
+        "without\n"
+        "this command, which ends as PROGRAM ends: with its exit status, or by the same signal.\n"
         "\n"
         "--path PATH  only the database PATH, or those in the folder PATH and in folders below "
         "it;\n"
         "             others are left to SQLite's own VFS. May be repeated. Sets ATO_SQLITE_PATH.\n"
+        "--require    fail if no process used SQLite through libato.\n"
+        "--tidy       when PROGRAM has ended, in whatever way (kill -9 too), make the databases "
+        "plain\n"
+        "             that it or its children had open, as by 'ato deploy'; but not those that a "
+        "process\n"
+        "             still has open.\n"
         "\n"
         "The SQL statement PRAGMA ato_lock_wait_ms returns one row if a database is open through "
         "libato,\n"
         "and no row otherwise.\n"
         "\n"
-        "Exit status: that of PROGRAM; 125 if the library or a PATH is not found, 126 if PROGRAM "
-        "cannot\n"
-        "be started, 127 if there is no such program.\n",
+        "Exit status: that of PROGRAM; 123 with --require if no process used SQLite through "
+        "libato; 122\n"
+        "with --tidy if PROGRAM's is 0 and a database could not be made plain; 125 if the library "
+        "or a\n"
+        "PATH is not found, 126 if PROGRAM cannot be started, 127 if there is no such program.\n",
     .least = 1,
     .starts_program = true,
     .run = run,

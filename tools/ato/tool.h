@@ -24,6 +24,7 @@ static inline int tool_worst(int a, int b)
 
 struct tool_request {
     bool json, quiet;
+    bool require, tidy;                    /* of sqlite */
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
     int format;                            /* of --to: enum ato_format + 1; 0: not given */
     uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
@@ -42,7 +43,7 @@ struct tool_command {
     bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert,
         can_mark;
     bool
-        starts_program; /* has --path and no --json; what follows the first operand is the program's */
+        starts_program; /* has --path, --require, --tidy and no --json; what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);
 };
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the processes below `ato sqlite` tell it: whether they use SQLite through this VFS, and which databases.
+ *
+ * The record is memory that `ato sqlite` makes (memfd_create(2)) and all of its processes map. ATO_SQLITE_RECORD names it in
+ * two ways: by a path in the /proc folder of `ato sqlite`, for programs that close descriptors; and by the descriptor of that
+ * number in the process itself, for programs that may not look there because they run as another user. A token tells that a file
+ * found so is the record. Without one, or when `ato sqlite` is gone, every call here does nothing.
+ *
+ * Trust: all of these processes can write anything to it. So its reader checks what it finds. Its size is sealed.
+ */
+#ifndef ATO_SQLITE_RECORD_H
+#define ATO_SQLITE_RECORD_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define RECORD_VARIABLE "ATO_SQLITE_RECORD"
+
+enum { RECORD_BYTES = 1 << 20 };
+
+struct record {
+    uint8_t token[16];
+    /* Atomic, and only ever set: */
+    uint32_t loaded;  /* a process has preloaded the library */
+    uint32_t reached; /* SQLite has registered the VFS in a process */
+    uint32_t lost;    /* no room for another database */
+    /* Bytes of `databases` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
+    uint32_t used;
+    char databases[RECORD_BYTES - 32]; /* of each "DEVICE:INODE:PATH", in decimal, and a 0 */
+};
+_Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the record");
+
+/* Maps the record that a value of the variable names. Returns NULL if there is none. */
+struct record *record_open(const char *value);
+
+/* Adds a database, unless it is there. */
+void record_add(struct record *r, const char *database);
+
+/* For processes that may be below `ato sqlite`: in the record that the environment names, if there is one. */
+void record_loaded(void);
+void record_reached(void);
+void record_database(dev_t device, ino_t inode, const char *path);
+
+#endif
