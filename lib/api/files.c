@@ -265,8 +265,11 @@ static struct file *make(int fd, const struct identity *identity, const struct f
     const int r = wish->access == O_RDWR ? make_writer(f, fd, identity, wish)
                                          : reader_open(f, fd, identity, wish);
     if (r < 0) {
+        /* The entries of a sparse reflection are checked only now: pairing_open() has not set it aside. */
+        const bool anew = errno == EUCLEAN && (wish->options->flags & ATO_PREFER_FILE) &&
+                          f->sparse && !pr->joined && removal_forget(pr) == 0;
         abandon(f);
-        return NULL;
+        return anew ? make(fd, identity, wish) : NULL;
     }
     f->next = all;
     all = f;

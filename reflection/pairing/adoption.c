@@ -14,8 +14,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* ---- does it belong to the file? ---- */
 
@@ -23,10 +25,13 @@
 static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding found,
                                bool has_attribute, const struct pairing_wish *wish)
 {
-    if (found == MANIFEST_DAMAGED)
-        return report_error(EUCLEAN,
-                            "the manifest %s/%s is damaged: neither of its copies is valid",
-                            pr->folder.path, pr->names.manifest);
+    if (found == MANIFEST_DAMAGED) {
+        report_error(EUCLEAN,
+                     "the manifest %s/%s is damaged: neither of its copies is valid. Bring it "
+                     "back; " PAIRING_KEEP_FILE,
+                     pr->folder.path, pr->names.manifest);
+        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+    }
     if (found == MANIFEST_FOREIGN)
         return report_error(EUCLEAN,
                             "the manifest %s/%s is of version %u and format %u, this library reads "
@@ -45,7 +50,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
         return VERDICT_START_OVER;
     return report_error(ESTALE,
                         "the reflection of %s is missing: its manifest %s/%s is empty. Bring it "
-                        "back; to keep the bytes of the file, map it with ATO_PREFER_FILE",
+                        "back; " PAIRING_KEEP_FILE,
                         pr->path, pr->folder.path, pr->names.manifest);
 }
 
@@ -58,6 +63,8 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
     const bool carries = attribute == ATTRIBUTE_FOUND;
     if (attribute == ATTRIBUTE_BAD)
         return VERDICT_REFUSE;
+    if (carries && found != MANIFEST_VALID)
+        memcpy(pr->record.id, a.id, sizeof(a.id)); /* for its name when it is set aside */
     if (found != MANIFEST_VALID)
         return of_invalid(pr, found, carries, wish);
     struct manifest_record *r = &pr->record;
@@ -102,6 +109,19 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
 
 /* ---- may it be used? ---- */
 
+enum { WHEN = 64 };
+
+static const char *tell_time(char to[WHEN], int64_t seconds, uint64_t nanoseconds)
+{
+    const time_t at = (time_t)seconds;
+    struct tm tm;
+    size_t n = 0;
+    if (localtime_r(&at, &tm))
+        n = strftime(to, WHEN, "%Y-%m-%d %H:%M:%S", &tm);
+    (void)snprintf(to + n, WHEN - n, ".%09" PRIu64, nanoseconds);
+    return to;
+}
+
 static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const struct manifest_record *r = &pr->record;
@@ -115,12 +135,21 @@ static int check_not_written(const struct pairing *pr, const struct pairing_wish
                    pr->path);
         return 0;
     }
+    if (identity->size != r->clean_size)
+        return report_error(
+            ESTALE,
+            "another program wrote to %s since it was unmapped (it has %" PRIu64
+            " bytes, and had %" PRIu64 "), and its reflection %s/%" PRIu64
+            " holds parts of the content: give it that length again, or, " PAIRING_KEEP_FILE,
+            pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
+    char is[WHEN], was[WHEN];
     return report_error(
         ESTALE,
-        "another program wrote to %s since it was unmapped (it has %" PRIu64 " bytes, and had "
-        "%" PRIu64 "), and its reflection %s/%" PRIu64 " holds parts of the content: choose a side "
-        "with ATO_PREFER_FILE or ATO_PREFER_REFLECTION ('ato deploy --prefer=')",
-        pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
+        "another program wrote to %s since it was unmapped (its time of modification is "
+        "%s, and was %s), and its reflection %s/%" PRIu64
+        " holds parts of the content: " PAIRING_CHOOSE,
+        pr->path, tell_time(is, identity->mtime_sec, identity->mtime_nsec),
+        tell_time(was, r->clean_mtime_sec, r->clean_mtime_nsec), pr->folder.path, identity->inode);
 }
 
 static int check_reflection(struct pairing *pr, const struct pairing_wish *wish, uint64_t size)
@@ -130,9 +159,12 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
         pr->reflection = folder_open_file(&pr->folder, pr->names.reflection, pairing_access(wish),
                                           &pr->identity.trust, "the reflection");
     if (pr->reflection < 0)
-        return errno != ENOENT ? -1
-                               : report_errno(ESTALE, "cannot open the reflection %s/%s of %s",
-                                              pr->folder.path, pr->names.reflection, pr->path);
+        return errno != ENOENT
+                   ? -1
+                   : report_error(
+                         ESTALE,
+                         "the reflection %s/%s of %s is missing. Bring it back; " PAIRING_KEEP_FILE,
+                         pr->folder.path, pr->names.reflection, pr->path);
     if (fstat(pr->reflection, &st) < 0 || fstat(pr->lock, &own) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
@@ -151,16 +183,18 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
                             pr->folder.path, pr->names.reflection);
     if (!layout_fits(pr->record.format, size, (uint64_t)st.st_size))
         return report_error(
-            EUCLEAN, "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64 "%s",
+            EUCLEAN,
+            "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64
+            "%s. Bring it back; " PAIRING_KEEP_FILE,
             pr->folder.path, pr->names.reflection, (long long)st.st_size,
             layout_reflection_bytes(pr->record.format, size),
             pr->record.format == LAYOUT_DENSE ? "" : ", and whole chunks");
     return 0;
 }
 
-/* Returns 0 if the file has the attribute; 1 if a birth was cut before it was set: then nothing is stored; -1 with ESTALE if it
- * was taken away. */
-static int look_for_attribute(const struct pairing *pr)
+/* Returns 0 if the file has the attribute; 1 if it is to be set: a birth was cut before that, and nothing is stored, or it was taken
+ * away, and the reflection is preferred; -1 with ESTALE if it was taken away. */
+static int look_for_attribute(const struct pairing *pr, const struct pairing_wish *wish)
 {
     struct attribute a;
     if (!pr->has_attributes || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
@@ -168,9 +202,17 @@ static int look_for_attribute(const struct pairing *pr)
     const int holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
     if (holds <= 0)
         return holds < 0 ? -1 : 1;
-    return report_error(ESTALE,
-                        "%s has a reflection %s/%s, but its attribute user.ato was taken away",
-                        pr->path, pr->folder.path, pr->names.reflection);
+    if (wish->prefer_reflection) {
+        report_log(REPORT_WARNING,
+                   "the attribute user.ato of %s was taken away; it gets it again, as "
+                   "ATO_PREFER_REFLECTION asks",
+                   pr->path);
+        return 1;
+    }
+    return report_error(
+        ESTALE,
+        "%s has a reflection %s/%s, but its attribute user.ato was taken away: " PAIRING_CHOOSE,
+        pr->path, pr->folder.path, pr->names.reflection);
 }
 
 /* Gives the files of the pairing owner, group and mode of the original, which may have changed: the
@@ -224,7 +266,7 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
 
 int adopt(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const int unfinished = look_for_attribute(pr);
+    const int unfinished = look_for_attribute(pr, wish);
     if (unfinished < 0)
         return -1;
     if (pairing_refresh_size(pr) < 0) {

@@ -6,6 +6,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/identity.h"
+#include "reflection/pairing/pairing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +15,15 @@
 
 char *area_map_manifest(int lock, int access, const char *path)
 {
-    char *manifest = NULL;
-    errno = EUCLEAN; /* if it is too short: a load would be SIGBUS */
-    if (fsops_length(lock) >= MANIFEST_BYTES)
-        manifest = folder_map(lock, access, MANIFEST_BYTES, 0);
+    const off_t length = fsops_length(lock);
+    if (length >= 0 && length < MANIFEST_BYTES) /* a load would be SIGBUS */
+        return report_null(EUCLEAN,
+                           "the manifest of %s is %lld bytes long, it must have at least %d. Bring "
+                           "it back; " PAIRING_KEEP_FILE,
+                           path, (long long)length, MANIFEST_BYTES);
+    char *manifest = length < 0 ? NULL : folder_map(lock, access, MANIFEST_BYTES, 0);
     if (!manifest)
-        report_errno(errno, "cannot map the manifest of %s%s", path,
-                     errno == EUCLEAN ? ", whose size is too small" : "");
+        report_errno(errno, "cannot map the manifest of %s", path);
     return manifest;
 }
 

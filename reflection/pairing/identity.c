@@ -163,7 +163,11 @@ enum attribute_finding attribute_read(int fd, const char *path, struct attribute
         return ATTRIBUTE_BAD;
     }
     if (n < 0 || !attribute_parse(value, (size_t)n, a)) {
-        report_error(EUCLEAN, "the attribute " ATTRIBUTE_NAME " of %s is damaged", path);
+        report_error(EUCLEAN,
+                     "the attribute " ATTRIBUTE_NAME
+                     " of %s is damaged: take it away ('setfattr -x " ATTRIBUTE_NAME
+                     "'), and choose a side, which 'ato deploy' then shows",
+                     path);
         return ATTRIBUTE_BAD;
     }
     return ATTRIBUTE_FOUND;

@@ -82,8 +82,7 @@ int growth_settle(struct pairing *pr)
         return report_error(
             ESTALE,
             "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-            ": another program %s it. Give it that length again, or map it with ATO_PREFER_FILE "
-            "('ato deploy --prefer=file'), which sets its reflection aside",
+            ": another program %s it. Give it that length again, or, " PAIRING_KEEP_FILE,
             pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
     /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
      * word changes or is removed: without that word the file is not known to be too long. */

@@ -170,11 +170,11 @@ int lookup(struct pairing *pr, const struct pairing_wish *wish)
     if (named && !copied && !still_says(pr, &a))
         return lookup(pr, wish);
     if (named && !copied && !wish->prefer_file)
-        return report_error(ESTALE,
-                            "the reflection of %s is missing: it is neither in %s, which the "
-                            "attribute user.ato names, nor in %s. Bring it back; to keep the bytes "
-                            "of the file, map it with ATO_PREFER_FILE",
-                            pr->path, told, sibling);
+        return report_error(
+            ESTALE,
+            "the reflection of %s is missing: it is neither in %s, which the "
+            "attribute user.ato names, nor in %s. Bring it back; " PAIRING_KEEP_FILE,
+            pr->path, told, sibling);
     if (named &&
         drop(pr, copied ? "was copied from another file" : "has lost its reflection", wish) < 0)
         return -1;

@@ -26,6 +26,10 @@
  *   no attributes on this file system     -> birth time and generation decide; one link only
  *   the file's, but another program wrote to the file
  *                                         -> ESTALE; begun anew if the reflection holds nothing of it
+ *   the file's, but manifest, lanes or reflection are damaged
+ *                                         -> EUCLEAN
+ *
+ * A wish for one side decides instead of ESTALE; a wish for the file also instead of EUCLEAN.
  *
  * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Slot s
  * has byte 1 + s, held while its process lives. The last one, PAIRING_READERS, is shared by the processes
@@ -83,9 +87,8 @@ struct pairing_wish {
     int format;                 /* of a new reflection: enum layout_format, or FORMAT_AUTO */
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
-    /* Instead of ESTALE: */
     bool prefer_file;       /* set the reflection aside */
-    bool prefer_reflection; /* use it, if another program wrote to the file and kept its size */
+    bool prefer_reflection; /* use it, if another program wrote to the file and kept its size, or took its attribute away */
     /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
      * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
     int (*join)(struct pairing *pr, void *arg);
@@ -96,6 +99,12 @@ struct pairing_wish {
 };
 
 #define FORMAT_AUTO 2
+
+/* The next step, at the end of sentences. */
+#define PAIRING_KEEP_FILE                                                                          \
+    "to keep the bytes of the file, map it with ATO_PREFER_FILE ('ato deploy --prefer=file')"
+#define PAIRING_CHOOSE                                                                             \
+    "choose a side, with ATO_PREFER_FILE or ATO_PREFER_REFLECTION ('ato deploy --prefer=')"
 
 #define PAIRING_BUSY    1
 #define PAIRING_NOT_YET 2

@@ -95,7 +95,9 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
         r = recover_slots(pr, wish, journal);
         if (r == 1 && adopt(pr, wish) < 0)
             r = -1;
-        return r >= 0 || errno != ESTALE ? r : adopt_anew(pr, wish);
+        if (r < 0 && errno == ESTALE)
+            return adopt_anew(pr, wish);
+        return r < 0 && errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : r;
     case VERDICT_SET_ASIDE:
         return removal_set_aside(pr, "belonged to another file that had this inode number before");
     case VERDICT_FORGET:
@@ -136,7 +138,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (verdict == VERDICT_ADOPT) {
         pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path);
         if (!pr->manifest)
-            return -1;
+            return errno == EUCLEAN && wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
     }
     if (pr->joined ||
         (wish->only_looks && verdict == VERDICT_ADOPT && pr->record.state == MANIFEST_CLEAN)) {

@@ -82,7 +82,7 @@ const std::vector<Scene> pairing = {
          flip_manifest(s, 100);
          flip_manifest(s, MANIFEST_COPY_BYTES + 100);
      },
-     stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged"},
+     stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged", ATO_PREFER_FILE},
     // The state 'deployed' may have another meaning in another version: a program that goes on removes the
     // reflection.
     {"ManifestOfAnotherVersion", slices,
@@ -107,22 +107,22 @@ const std::vector<Scene> pairing = {
          memcpy(&word, read_at(manifest_of(s.path), MANIFEST_SIZE_WORD, 8).data(), 8);
          EXPECT_NE(word & 0xffffffffffff, SIZE) << "what the bits say";
      },
-     REFUSED, EUCLEAN, "{manifest}|size"},
+     REFUSED, EUCLEAN, "{manifest}|size", ATO_PREFER_FILE},
     {"ManifestCutShort", slices, [](Stage &s) { fs::resize_file(manifest_of(s.path), 100); },
-     stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged"},
+     stale_alone, REFUSED, EUCLEAN, "{manifest}|damaged", ATO_PREFER_FILE},
     {"ManifestCutToItsFirstCopy", slices,
      [](Stage &s) { fs::resize_file(manifest_of(s.path), MANIFEST_COPY_BYTES); }, stale_alone,
-     REFUSED, EUCLEAN, "{file}|size"},
+     REFUSED, EUCLEAN, "{file}|4096 bytes long", ATO_PREFER_FILE},
     {"ManifestOfZeros", slices,
      [](Stage &s) { write_file(manifest_of(s.path), Bytes(MANIFEST_BYTES)); }, stale_alone, REFUSED,
      ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},
     {"ManifestOfNonsense", slices,
      [](Stage &s) { write_file(manifest_of(s.path), pattern(MANIFEST_BYTES, 7)); }, stale_alone,
-     REFUSED, EUCLEAN, "{manifest}|damaged"},
+     REFUSED, EUCLEAN, "{manifest}|damaged", ATO_PREFER_FILE},
     {"ManifestThatIsAPipe", slices, [](Stage &s) { replace_by_pipe(s, manifest_of(s.path)); },
      stale_alone, REFUSED, EUCLEAN, "{manifest}"},
     {"ReflectionThatIsAPipe", slices, [](Stage &s) { replace_by_pipe(s, reflection_of(s.path)); },
-     stale_alone, REFUSED, EUCLEAN, "{reflection}"},
+     stale_alone, REFUSED, EUCLEAN, "{reflection}", ATO_PREFER_FILE},
     {"ReflectionThatIsALink", slices,
      [](Stage &s) {
          s.move(reflection_of(s.path), s.dir / "away");
@@ -135,9 +135,10 @@ const std::vector<Scene> pairing = {
          EXPECT_EQ(in_child([&] { return load_beyond(reflection_of(s.path)); }), 256 + SIGBUS);
      },
      REFUSED, EUCLEAN,
-     "{reflection}|" + std::to_string(REFLECTION) + "|" + std::to_string(REFLECTION - 4096)},
+     "{reflection}|" + std::to_string(REFLECTION) + "|" + std::to_string(REFLECTION - 4096),
+     ATO_PREFER_FILE},
     {"ReflectionEmptied", slices, [](Stage &s) { fs::resize_file(reflection_of(s.path), 0); },
-     stale_by_number, REFUSED, EUCLEAN, "{reflection}|0 bytes"},
+     stale_by_number, REFUSED, EUCLEAN, "{reflection}|0 bytes", ATO_PREFER_FILE},
     {"AttributeOfNonsense", slices, [](Stage &s) { set_attribute(s.path, "no such thing"); },
      stale_alone, REFUSED, EUCLEAN, "{file}|user.ato"},
     {"AttributeCutShort", slices,
@@ -159,12 +160,12 @@ const std::vector<Scene> entries = {
          EXPECT_NE(first[1], 0u);
          add_entry(s, first[0], 2);
      },
-     stale_alone, REFUSED, EUCLEAN, "{file}|two bitmaps|200"},
+     stale_alone, REFUSED, EUCLEAN, "{file}|two bitmaps|200", ATO_PREFER_FILE},
     {"BeyondTheEnd", slices, [](Stage &s) { add_entry(s, 1ull << 52, 1); }, stale_alone, REFUSED,
-     EUCLEAN, "{file}|beyond the end|200"},
+     EUCLEAN, "{file}|beyond the end|200", ATO_PREFER_FILE},
     {"InAPartOfAChunk", slices,
      [](Stage &s) { fs::resize_file(reflection_of(s.path), REFLECTION + 4096); }, stale_alone,
-     REFUSED, EUCLEAN, "{reflection}|whole chunks"},
+     REFUSED, EUCLEAN, "{reflection}|whole chunks", ATO_PREFER_FILE},
     {"WithoutABitmapOfAnyPage", slices, [](Stage &s) { add_entry(s, ~0ull, 0); }, stale_alone,
      FOUND}};
 
@@ -235,13 +236,13 @@ const std::vector<Scene> lanes = {
          uint32_t many = UINT32_MAX;
          write_at(manifest_of(s.path), LANE + 12, &many, 4);
      },
-     garbage_by_number, REFUSED, EUCLEAN, "{manifest}|lane"},
+     garbage_by_number, REFUSED, EUCLEAN, "{manifest}|lane", ATO_PREFER_FILE},
     {"JournalWord", cut,
      [](Stage &s) {
          uint64_t nonsense = 77;
          write_at(manifest_of(s.path), manifest_area(0), &nonsense, 8);
      },
-     garbage_by_number, REFUSED, EUCLEAN, "{file}|slot 0"},
+     garbage_by_number, REFUSED, EUCLEAN, "{file}|slot 0", ATO_PREFER_FILE},
     // A program that stores what it reads changes bytes of a RefPage.
     {"LanesWordThatIsNone", cut, [](Stage &s) { point_first_word_to(s, 2 * 4096 + 8); },
      [](Stage &s) {
@@ -251,10 +252,10 @@ const std::vector<Scene> lanes = {
          memcpy(&reflection[2 * 4096 + 8], &value, 8);
          s.expect_garbage(overlay(read_file(s.path), reflection));
      },
-     REFUSED, EUCLEAN, "{number}|" + std::to_string(2 * 4096 + 8)},
+     REFUSED, EUCLEAN, "{number}|" + std::to_string(2 * 4096 + 8), ATO_PREFER_FILE},
     {"LanesWordBeyondTheReflection", cut, [](Stage &s) { point_first_word_to(s, 1 << 30); },
      [](Stage &s) { EXPECT_LT(size_of(reflection_of(s.path)), 1u << 30) << "a SIGBUS"; }, REFUSED,
-     EUCLEAN, "{number}|" + std::to_string(1 << 30)}};
+     EUCLEAN, "{number}|" + std::to_string(1 << 30), ATO_PREFER_FILE}};
 
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
 INSTANTIATE_TEST_SUITE_P(Entry, Damaged,

@@ -201,7 +201,7 @@ const std::vector<Scene> names = {
     {"FolderOfTheCallersVanishedAndAnotherIsWishedFor", in_callers_folder, lose_callers_folder,
      stale_by_number, REFUSED, ESTALE, "{file}|{dir}/reflections", ATO_PREFER_FILE, "{dir}/others"},
     {"ReflectionMissing", slices, [](Stage &s) { s.move(reflection_of(s.path), s.dir / "away"); },
-     stale_by_number, REFUSED, ESTALE, "{file}|cannot open the reflection {reflection}",
+     stale_by_number, REFUSED, ESTALE, "the reflection {reflection} of {file} is missing",
      ATO_PREFER_FILE},
     {"ManifestMissing", slices, [](Stage &s) { s.move(manifest_of(s.path), s.dir / "away"); },
      stale_alone, REFUSED, ESTALE, "{file}|{folder}|missing", ATO_PREFER_FILE},
@@ -213,7 +213,7 @@ const std::vector<Scene> names = {
 const std::vector<Scene> attributes = {
     // Everywhere else a file without the attribute counts as plain.
     {"AttributeTakenAway", slices, [](Stage &s) { s.remove_attribute(s.path); }, stale_alone,
-     REFUSED, ESTALE, "{file}|{reflection}|user.ato was taken away", ATO_PREFER_FILE},
+     REFUSED, ESTALE, "{file}|{reflection}|user.ato was taken away", EITHER},
     {"AttributeOfAnotherFile", two,
      [](Stage &s) {
          const std::string second = s.near("second"), number = std::to_string(inode_of(s.path));

@@ -256,7 +256,7 @@ class Check(Lab):
     def test_a_missing_journal_is_an_error(self):
         self.make('several')
         os.unlink(self.journal())
-        found = self.check(self.file, status=1, words='cannot open the journal')
+        found = self.check(self.file, status=1, words='is missing: put it back')
         self.assertEqual(len([f for f in found if f['severity'] == 'error']), 1, found)
         self.assertEqual(self.info(self.file)['state'], 'damaged')
 

@@ -179,6 +179,8 @@ static void check_attribute(struct check *c, const char *name, const struct look
 void check_look(struct check *c, const char *name, const struct look *l)
 {
     enum severity severity = FINDING_ERROR;
+    const size_t first = c->findings.n;
+    char next[LOOK_NEXT];
     if (l->manifest.fd < 0 && l->state == LOOK_PLAIN) {
         c->plain++;
         return;
@@ -198,7 +200,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
         check_attribute(c, name, l);
         if (l->reflection >= 0)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest, busy);
-        told |= !l->manifest.has_size ||
+        told |= !l->manifest.has_size || l->bad_words ||
                 (l->reflection >= 0 &&
                  !layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length));
         /* A reflection that does not exist yet, or not any more, is not a finding. */
@@ -209,6 +211,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     if (l->problem[0] && !told)
         finding_add(&c->findings, severity, name, "%s", l->problem);
+    findings_advise(&c->findings, first, look_next(next, l, name));
     if (l->cut_growth && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "its growth from %" PRIu64 " bytes to %" PRIu64

@@ -73,18 +73,18 @@ static void convert(struct converted *c, const char *name, const struct tool_req
                      look.manifest.found == MANIFEST_VALID;
     const int is = has ? (int)look.manifest.record.format : -1;
     const int domain = has ? (int)look.manifest.record.domain : 0;
-    const bool clean = look.state == LOOK_CLEAN;
+    const bool clean = look.state == LOOK_CLEAN, refused = look.state >= LOOK_COPIED;
     char folder[sizeof(look.folder.path)] = "";
     if (has)
         memcpy(folder, look.folder.path, sizeof(folder));
     look_close(&look);
     const int to =
         request->format ? request->format - 1 : (is == LAYOUT_DENSE ? LAYOUT_SPARSE : LAYOUT_DENSE);
-    if (is < 0 && !request->format) {
+    if (is < 0 && !refused && !request->format) {
         end_as(c, REFUSED, "has no reflection: say which format it shall have, with --to");
         return;
     }
-    c->had_it = is == to && clean;
+    c->had_it = is == to && clean; /* a file that is refused is refused by deploy_file() */
     if (c->had_it) {
         c->format = look_format_name(is);
         return;

@@ -51,9 +51,9 @@ struct copied {
     bool cloned;             /* the copy began as a clone of it */
     uint64_t changed;        /* pages that it did not have */
     struct progress progress;
-    uint64_t expected; /* length, for the bar */
-    int status;        /* TOOL_... */
-    char why[1024];    /* if that is not good */
+    uint64_t expected;          /* length, for the bar */
+    int status;                 /* TOOL_... */
+    char why[1024 + LOOK_NEXT]; /* if that is not good */
 };
 
 static int end_as(struct copied *c, int status, const char *why)
@@ -465,7 +465,7 @@ static void copy(struct copied *c, const struct tool_request *request)
         return;
     }
     if (look.state == LOOK_COPIED || look.state == LOOK_LOST || look.state == LOOK_DAMAGED)
-        end_as(c, TOOL_BAD, look.problem);
+        c->status = TOOL_BAD, look_why(c->why, sizeof(c->why), &look, c->name);
     else if (fstat(look.fd, &st) < 0)
         end_as(c, TOOL_BLIND, strerror(errno));
     else if (check_target(c, &look, request->names[1]) == 0 &&

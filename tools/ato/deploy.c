@@ -158,25 +158,19 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     close(fd);
 }
 
-/* The user has to choose a side; a copy has only the file. */
+/* The user has to say which bytes are right; a copy has only the file's. */
 static void refuse(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
     const bool is_copy = l->state == LOOK_COPIED;
-    if (!request->json && !request->quiet) {
-        text_put(stderr, d->name);
-        fputs(": the sides are\n", stderr);
-        sides_say(stderr, l);
-    }
-    if (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy))
+    if (!request->json && !request->quiet)
+        sides_say(stderr, d->name, l);
+    if (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy)) {
         make_plain(d, l, request);
-    else if (is_copy)
-        end_as(
-            d, REFUSED,
-            "%s. Make the source plain and copy it again; to keep these bytes, use --prefer=file",
-            l->problem);
-    else
-        end_as(d, REFUSED, "%s. Choose a side with --prefer=file or --prefer=reflection",
-               l->problem);
+        if (d->result != FAILED || request->prefer == ATO_PREFER_FILE || l->ways & WAY_REFLECTION)
+            return;
+    }
+    look_why(d->why, sizeof(d->why), l, d->name);
+    d->result = REFUSED;
 }
 
 void deploy_file(struct deployed *d, const char *name, const struct tool_request *request)
@@ -287,11 +281,12 @@ const struct tool_command deploy_command = {
         "folder is skipped. The file keeps its durability domain.\n"
         "\n"
         "Refuses a mapped file, and names the processes that must unmap it. Also refuses a\n"
-        "file that libato does not map (written by other means, cut, copied, or without its\n"
-        "reflection; see 'ato check'), shows both sides, and needs a choice:\n"
+        "file that libato does not map (written by other means, cut, copied, damaged, or without\n"
+        "its reflection; see 'ato check'), shows the sides that are there, and needs a choice:\n"
         "  --prefer=file        takes the bytes that other programs read; sets the reflection "
         "aside\n"
         "  --prefer=reflection  takes the slices in the reflection too, if the file kept its size\n"
+        "                       and the reflection is valid\n"
         "\n"
         "May be interrupted at any time: the content does not change, and the next 'ato deploy'\n"
         "continues. Several threads deploy a large file; on a terminal a bar shows the progress.\n"

@@ -19,7 +19,7 @@ enum deploy_result {
 struct deployed {
     const char *name;
     enum deploy_result result;
-    char why[1024];
+    char why[1024 + LOOK_NEXT];
     uint64_t slices; /* that were deployed */
     struct look_holders holders;
 };

@@ -4,6 +4,7 @@
 #include "text.h"
 #include "tool.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,20 @@ void finding_add(struct findings *f, enum severity severity, const char *name, c
         return;
     }
     f->all[f->n++] = next;
+}
+
+void findings_advise(struct findings *f, size_t first, const char *next)
+{
+    size_t i = f->n;
+    char *more;
+    while (i > first && f->all[i - 1].severity != FINDING_ERROR)
+        i--;
+    if (i == first || !*next ||
+        asprintf(&more, "%s. %c%s", f->all[i - 1].what, toupper((unsigned char)*next), next + 1) <
+            0)
+        return;
+    free(f->all[i - 1].what);
+    f->all[i - 1].what = more;
 }
 
 int findings_status(const struct findings *f)

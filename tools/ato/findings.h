@@ -26,6 +26,9 @@ struct findings {
 void finding_add(struct findings *f, enum severity severity, const char *name, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 
+/* Adds the next step to the last error of those from number `first` on, if there is one. */
+void findings_advise(struct findings *f, size_t first, const char *next);
+
 /* TOOL_BAD if there is an error; else TOOL_BLIND if something could not be read; else TOOL_GOOD. */
 int findings_status(const struct findings *f);
 

@@ -92,6 +92,7 @@ static void write_json(struct json *j, const struct facts *f)
 {
     const struct look *l = f->look;
     const struct manifest_record *r = &l->manifest.record;
+    char next[LOOK_NEXT];
     json_object(j, NULL);
     json_string(j, "file", f->name);
     json_string(j, "error", f->error);
@@ -102,6 +103,7 @@ static void write_json(struct json *j, const struct facts *f)
     json_string(j, "path", l->path);
     json_string(j, "state", look_state_name(l->state));
     json_string(j, "problem", l->problem[0] ? l->problem : NULL);
+    json_string(j, "next", *look_next(next, l, f->name) ? next : NULL);
     json_number(j, "size", l->identity.size);
     json_number(j, "storage", l->storage);
     write_known(j, f->has_record && l->manifest.has_size, "logical_size", l->manifest.size);
@@ -188,7 +190,7 @@ static void say_pairing(const struct facts *f)
 static void say(const struct facts *f)
 {
     const struct look *l = f->look;
-    char size[TEXT_SIZE], text[256];
+    char size[TEXT_SIZE], text[256], next[LOOK_NEXT];
     text_put(stdout, f->name);
     if (f->is_database) {
         fputs(": an SQLite database that only the VFS ato reads; to make it plain, ", stdout);
@@ -205,6 +207,8 @@ static void say(const struct facts *f)
     line("state", text);
     if (l->problem[0])
         line("problem", l->problem);
+    if (*look_next(next, l, f->name))
+        line("next", next);
     line("size", text_size(size, l->identity.size));
     if (f->has_record && l->manifest.has_size && l->manifest.size != l->identity.size)
         line("logical", text_size(size, l->manifest.size));
@@ -269,7 +273,9 @@ const struct tool_command info_command = {
         "  damaged       ato_mmap() refuses it; 'problem' says why\n"
         "\n"
         "In all states but plain, born and deployed, parts of the content may be only in the\n"
-        "reflection: other programs may see older bytes. 'ato deploy' makes the file plain.\n"
+        "reflection: other programs may see older bytes. 'next' names the steps that make the "
+        "file\n"
+        "plain: mostly 'ato deploy'.\n"
         "\n"
         "The pid and name of a process come from shared memory; if that cannot be read, it is\n"
         "'a process that cannot be named'.\n"

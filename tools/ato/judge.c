@@ -13,13 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-void judge_set(struct look *l, enum look_state state, const char *format, ...)
+void judge_set(struct look *l, enum look_state state, unsigned ways, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(l->problem, sizeof(l->problem), format, args);
     va_end(args);
     l->state = state;
+    l->ways = ways;
 }
 
 /* Returns true if the file is right, even if other programs wrote to it (adopt_anew()). */
@@ -29,6 +30,17 @@ static bool lost_nothing(const struct look *l)
            !l->manifest.shrunk && l->reflection >= 0 &&
            layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length) &&
            lookup_holds_slices(&l->folder, l->identity.inode) == 0;
+}
+
+/* Returns true if ato_mmap() would refuse a sparse reflection that no process has mapped. */
+static bool has_bad_words(const struct look *l)
+{
+    struct look_words w;
+    return l->manifest.record.format == LAYOUT_SPARSE && !l->holders.count &&
+           !l->holders.attaching &&
+           look_words(l->reflection, l->reflection_length, LAYOUT_SPARSE, l->manifest.size, &w) ==
+               0 &&
+           (w.words_twice || (w.words_beyond && !l->manifest.shrunk));
 }
 
 /* Judges by the sizes in the manifest, which belongs to the file. */
@@ -43,29 +55,37 @@ static void judge_sizes(struct look *l)
                     (l->identity.size <= longest || l->cut_growth);
     if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
         judge_set(l, LOOK_DAMAGED,
+                  WAY_FILE | (l->identity.size == r->clean_size ? WAY_REFLECTION : WAY_RESIZE),
                   "was written by other means since it was unmapped, while its reflection may hold "
                   "parts of it");
     else if (!l->manifest.has_size)
-        judge_set(l, LOOK_DAMAGED, "the logical size in its manifest is damaged");
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                  "the logical size in its manifest is damaged");
     else if (l->identity.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
              !lost_nothing(l))
-        judge_set(l, LOOK_DAMAGED,
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_RESIZE,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
                   ": it was cut or grew by other means",
                   l->identity.size, l->manifest.size);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
-        judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " is missing", l->folder.path,
-                  l->identity.inode);
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                  "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->identity.inode);
     else if (l->reflection < 0)
-        judge_set(l, LOOK_DAMAGED, "its reflection %s/%" PRIu64 " cannot be opened: %s",
+        judge_set(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
                   l->folder.path, l->identity.inode, strerror(l->reflection_error));
     else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
-        judge_set(l, LOOK_DAMAGED,
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64
                   "%s",
                   l->folder.path, l->identity.inode, l->reflection_length,
                   layout_reflection_bytes(r->format, l->manifest.size),
                   r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
+    else if ((l->bad_words = has_bad_words(l)))
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                  "its reflection %s/%" PRIu64
+                  " is damaged: it has two bitmaps of a page, or one of "
+                  "a page beyond the end",
+                  l->folder.path, l->identity.inode);
 }
 
 static void judge_own(struct look *l)
@@ -91,7 +111,7 @@ static bool is_trusted(struct look *l)
         (l->reflection < 0 ||
          ownership_check(&l->identity.trust, l->reflection, l->folder.path, n.reflection) == 0))
         return true;
-    judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
+    judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
     return false;
 }
 
@@ -110,7 +130,7 @@ void judge(struct look *l)
     bool has = l->has_attribute == ATTRIBUTE_FOUND;
     if (m->fd < 0) {
         if (has)
-            judge_set(l, LOOK_LOST,
+            judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
                       "its attribute says that its reflection lies in '%s', and there is no such "
                       "reflection there",
                       l->attribute.folder);
@@ -119,13 +139,13 @@ void judge(struct look *l)
     if (!is_trusted(l))
         return;
     if (m->found == MANIFEST_DAMAGED) {
-        judge_set(l, LOOK_DAMAGED,
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
                   folder, inode);
         return;
     }
     if (m->found == MANIFEST_FOREIGN) {
-        judge_set(l, LOOK_DAMAGED,
+        judge_set(l, LOOK_DAMAGED, 0,
                   "the manifest %s/%" PRIu64
                   ".manifest is of version %u and format %u, which are not known; %s",
                   folder, inode, m->record.version, m->record.format,
@@ -139,24 +159,28 @@ void judge(struct look *l)
     bool same = identity_same_inode(&l->identity, &m->record);
     bool known = l->identity.known;
     if (!same && !has) {
-        judge_set(l, LOOK_PLAIN,
+        judge_set(l, LOOK_PLAIN, 0,
                   "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
                   "number before; the next map sets it aside",
                   folder, inode);
     } else if (!same) {
-        judge_set(l, LOOK_DAMAGED,
+        judge_set(l, LOOK_DAMAGED, WAY_FILE,
                   "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
                   "or generation",
                   folder, inode);
     } else if (!has && m->record.state != MANIFEST_DEPLOYED &&
                (!known || (l->has_attribute == ATTRIBUTE_NONE &&
                            (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
-        if (known && is_cut_birth(l))
+        if (known && is_cut_birth(l)) {
             l->state = LOOK_BORN;
-        else
-            judge_set(l, LOOK_DAMAGED, "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
-                      known ? "its attribute user.ato was taken away"
-                            : "nothing tells that it belongs to this file");
+            return;
+        }
+        if (known)
+            judge_own(l); /* could the reflection be used? */
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | (known && !l->problem[0] ? WAY_REFLECTION : 0),
+                  "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
+                  known ? "its attribute user.ato was taken away"
+                        : "nothing tells that it belongs to this file");
     } else {
         judge_own(l);
     }

@@ -8,8 +8,8 @@
 /* Sets l->state and l->problem by what was found. The caller has set LOOK_PLAIN and no problem. */
 void judge(struct look *l);
 
-/* Sets the state and the sentence that tells the problem. */
-void __attribute__((format(printf, 3, 4)))
-judge_set(struct look *l, enum look_state state, const char *format, ...);
+/* Sets the state, the ways out, and the sentence that tells the problem. */
+void __attribute__((format(printf, 4, 5)))
+judge_set(struct look *l, enum look_state state, unsigned ways, const char *format, ...);
 
 #endif

@@ -47,7 +47,10 @@ static uint64_t check_journal(const struct lanes *l, const struct visits *v, int
     struct stat st;
     struct journal j;
     int r = -1;
-    if (fd < 0)
+    if (fd < 0 && errno == ENOENT)
+        report_error(ENOENT, "the journal %s, which the manifest names, is missing: put it back",
+                     l->path);
+    else if (fd < 0)
         report_errno(errno, "cannot open the journal %s, which the manifest names", l->path);
     else if (v->trust &&
              ownership_check(v->trust, fd, v->folder->path, strrchr(l->path, '/') + 1) < 0)

@@ -11,9 +11,11 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/meta.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,60 @@ const char *look_state_meaning(enum look_state state)
         [LOOK_DAMAGED] = "cannot be mapped as it is",
     };
     return meanings[state];
+}
+
+/* ---- ways out ---- */
+
+/* Adds a way to those before. */
+static void __attribute__((format(printf, 2, 3)))
+add_way(char to[LOOK_NEXT], const char *format, ...)
+{
+    const size_t n = strlen(to);
+    va_list args;
+    va_start(args, format);
+    (void)snprintf(to + n, LOOK_NEXT - n, "%s", n ? "; or " : "");
+    (void)vsnprintf(to + strlen(to), LOOK_NEXT - strlen(to), format, args);
+    va_end(args);
+}
+
+const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name)
+{
+    const unsigned sides = l->ways & (WAY_FILE | WAY_REFLECTION);
+    to[0] = '\0';
+    if (l->state == LOOK_IN_USE)
+        add_way(
+            to,
+            "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
+            name);
+    else if (l->state != LOOK_PLAIN && l->state < LOOK_COPIED)
+        add_way(to, "'ato deploy %s' makes it plain", name);
+    if (l->ways & WAY_COPY_AGAIN)
+        add_way(to, "make the source plain and copy it again");
+    if (l->ways & WAY_UNSET)
+        add_way(to, "take the attribute away by 'setfattr -x user.ato %s', and look at it again",
+                name);
+    if (l->ways & WAY_RESIZE)
+        add_way(to,
+                "give it its length again by 'truncate -s %" PRIu64 " %s', and look at it again",
+                l->manifest.size, name);
+    if (l->ways & WAY_BRING_BACK)
+        add_way(to, "bring it back");
+    if (sides == WAY_FILE)
+        add_way(to, "keep the bytes of the file by 'ato deploy --prefer=file %s'", name);
+    else if (sides)
+        add_way(
+            to,
+            "choose a side by 'ato deploy --prefer=file %s' or 'ato deploy --prefer=reflection %s'",
+            name, name);
+    return to;
+}
+
+void look_why(char *to, size_t n, const struct look *l, const char *name)
+{
+    char next[LOOK_NEXT];
+    look_next(next, l, name);
+    next[0] = (char)toupper((unsigned char)next[0]);
+    (void)snprintf(to, n, "%s%s%s", l->problem, *next ? ". " : "", next);
 }
 
 /* ---- opening ---- */
@@ -309,7 +365,7 @@ static int find_manifest(struct look *l)
     for (unsigned i = 0; i < n; i++) {
         int there = look_folder(&l->folder, places[i]);
         if (there == -2 && l->state != LOOK_DAMAGED)
-            judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
+            judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
         if (there == -1)
             return -1;
         if (there != 1)
@@ -352,7 +408,8 @@ static void forget(struct look *l)
     l->reflection = -1;
     l->state = LOOK_PLAIN;
     l->problem[0] = '\0';
-    l->cut_growth = l->cut_shrink = false;
+    l->ways = 0;
+    l->cut_growth = l->cut_shrink = l->bad_words = false;
     l->commits = 0;
     l->reflection_length = l->reflection_storage = 0;
     memset(&l->holders, 0, sizeof(l->holders));
@@ -392,13 +449,14 @@ static void count_due(void *arg, const struct lanes *n)
     if (n->alive)
         return;
     if (n->error && refused)
-        judge_set(l, LOOK_DAMAGED, "%s", report_sentence());
+        judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
     for (unsigned lane = 0; !n->error && lane < n->journal.lanes; lane++) {
         const enum journal_finding found = lanes_look(n, lane, &v);
         if (found == JOURNAL_COMMITTED)
             l->commits += lanes_file(&v, l->manifest.record.id) < v.nfiles;
         else if (found == JOURNAL_DAMAGED && refused)
-            judge_set(l, LOOK_DAMAGED, "lane %u of %s is damaged", lane, n->path);
+            judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged", lane,
+                      n->path);
     }
 }
 
@@ -413,13 +471,13 @@ static int look_once(struct look *l)
     if (l->has_attribute == ATTRIBUTE_BAD && errno != EUCLEAN)
         return -1;
     if (l->has_attribute == ATTRIBUTE_BAD) {
-        judge_set(l, LOOK_DAMAGED, "its attribute user.ato is damaged");
+        judge_set(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
         return 0;
     }
     if (find_manifest(l) < 0)
         return -1;
     if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->identity.inode) {
-        judge_set(l, LOOK_COPIED,
+        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
                   "carries the attribute of the file with inode %" PRIu64
                   ", from which it was copied or moved while that was not plain: parts of the "
                   "content may be in that file's reflection only",
@@ -436,7 +494,7 @@ static int look_once(struct look *l)
     if (l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE)
         lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
-        judge_set(l, LOOK_COPIED,
+        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
                   "is a copy of an SQLite database, made while libato held that: parts of the "
                   "content may be in "
                   "the reflection of the other file only");
@@ -478,6 +536,7 @@ int look_at(struct look *l, const char *name)
     if (l->holders.count && l->manifest.found == MANIFEST_VALID) {
         l->state = LOOK_IN_USE;
         l->problem[0] = '\0';
+        l->ways = 0;
     }
     return 0;
 }

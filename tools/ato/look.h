@@ -55,6 +55,16 @@ enum look_state {
     LOOK_DAMAGED,      /* ato_mmap() refuses it */
 };
 
+/* What helps a file that ato_mmap() refuses; any of them. */
+enum look_way {
+    WAY_FILE = 1,        /* `ato deploy --prefer=file` */
+    WAY_REFLECTION = 2,  /* `ato deploy --prefer=reflection` */
+    WAY_RESIZE = 4,      /* the length that the manifest says */
+    WAY_BRING_BACK = 8,  /* what is missing or damaged */
+    WAY_COPY_AGAIN = 16, /* from a source that is plain */
+    WAY_UNSET = 32,      /* the attribute */
+};
+
 struct look {
     int fd;
     struct identity identity;
@@ -70,14 +80,24 @@ struct look {
     struct look_holders holders;
     unsigned commits; /* that dead processes made and did not finish */
     bool cut_shrink;  /* it was made shorter, but is not truncated yet */
+    bool bad_words;   /* sparse: that is the problem */
     bool cut_growth;  /* its growth was interrupted: it is longer than its logical size */
     enum look_state state;
     char problem[1024]; /* why ato_mmap() would fail, or another thing to report; "" */
+    unsigned ways;      /* out of that: of enum look_way; 0: the problem says what to do */
 };
 
 /* Return the name of the state, as in JSON, and its meaning, for text output. */
 const char *look_state_name(enum look_state state);
 const char *look_state_meaning(enum look_state state);
+
+/* Stores the next step of a user that wants the file plain, as a sentence without an end, in `to`; "" if there is none to tell.
+ * Returns `to`. */
+enum { LOOK_NEXT = PATH_MAX + 512 };
+const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name);
+
+/* Stores the problem and the next step in `to`, which has room for n bytes. */
+void look_why(char *to, size_t n, const struct look *l, const char *name);
 
 /* Returns the name of a format, of enum layout_format. */
 const char *look_format_name(int format);

@@ -113,8 +113,8 @@ static int read_file(struct heat *h, struct look *l, const char *name,
     if (!plain && (l->state == LOOK_COPIED || l->manifest.fd < 0 ||
                    (l->state != LOOK_BORN && (l->manifest.found != MANIFEST_VALID ||
                                               !l->manifest.has_size || l->reflection < 0))))
-        return report_error(EUCLEAN, "is %s: it has no valid reflection%s%s",
-                            look_state_name(l->state), l->problem[0] ? ": it " : "", l->problem);
+        return report_error(EUCLEAN, "is %s, and has no valid reflection",
+                            look_state_name(l->state));
     const bool holds = !plain && l->state != LOOK_BORN;
     progress_start(&progress, name, !request->json);
     const int r =
@@ -131,13 +131,18 @@ static int run(const struct tool_request *request)
     struct json j;
     int status = TOOL_GOOD;
     const char *name = request->names[0], *error = NULL;
+    char why[1024 + LOOK_NEXT], text[2048 + LOOK_NEXT];
     if (read_file(&heat, &look, name, request) < 0)
         status = TOOL_BLIND;
     else if ((request->svg && heat_write_svg(&heat, &look, name, request->svg) < 0) ||
              (request->png && heat_write_png(&heat, &look, request->png) < 0))
         status = TOOL_BAD;
-    if (status != TOOL_GOOD)
-        error = report_sentence();
+    look_why(why, sizeof(why), &look, name);
+    if (status != TOOL_GOOD) {
+        (void)snprintf(text, sizeof(text), "%s%s%s", report_sentence(),
+                       status == TOOL_BLIND && *why ? ": " : "", status == TOOL_BLIND ? why : "");
+        error = text;
+    }
     if (request->json) {
         json_start(&j, "map");
         json_string(&j, "file", name);
@@ -147,6 +152,8 @@ static int run(const struct tool_request *request)
         json_finish(&j, status);
     } else if (status != TOOL_BLIND) {
         say(&heat, &look, name);
+        if (look.problem[0])
+            fputs("  ", stdout), text_put(stdout, why), putchar('\n');
     }
     if (error && !request->json) {
         fflush(stdout);

@@ -27,9 +27,9 @@
 
 struct reclaimed {
     const char *name;
-    int status;            /* TOOL_... */
-    uint64_t before, left; /* bytes that the reflection takes */
-    char why[1024];        /* if the status is not good */
+    int status;                 /* TOOL_... */
+    uint64_t before, left;      /* bytes that the reflection takes */
+    char why[1024 + LOOK_NEXT]; /* if the status is not good */
 };
 
 static void end_as(struct reclaimed *r, int status, const char *why)
@@ -84,6 +84,10 @@ static void look_and_reclaim(struct reclaimed *r, const char *name, bool quiet)
     if (look_at(&look, name) < 0)
         end_as(r, TOOL_BLIND, report_sentence());
     r->before = r->left = look.reflection_storage;
+    if (!r->status && look.state >= LOOK_COPIED) {
+        r->status = TOOL_BAD;
+        look_why(r->why, sizeof(r->why), &look, name);
+    }
     const bool has_reflection = !r->status && look.state != LOOK_PLAIN;
     if (has_reflection)
         reclaim(r, &look, quiet);

@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/media/report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -73,29 +74,30 @@ static void say_time(FILE *out, int64_t seconds)
         fputs(text, out);
 }
 
-void sides_say(FILE *out, const struct look *l)
+void sides_say(FILE *out, const char *name, const struct look *l)
 {
     char size[TEXT_SIZE];
     const struct manifest_record *r = &l->manifest.record;
     struct pages pages = {.out = out, .look = l};
     struct stat st;
+    if (!(l->ways & WAY_FILE))
+        return;
+    text_put(out, name);
+    fprintf(out, l->ways & WAY_REFLECTION ? ": the sides are\n" : ": the only side is\n");
     fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->identity.size));
     if (fstat(l->fd, &st) == 0)
         fputs(", written at ", out), say_time(out, st.st_mtim.tv_sec);
-    fputs("\n  --prefer=reflection  ", out);
-    if (l->state == LOOK_COPIED || l->reflection < 0 || l->manifest.found != MANIFEST_VALID ||
-        !l->manifest.has_size) {
-        fputs("not possible, since there is no valid reflection\n", out);
+    putc('\n', out);
+    if (!(l->ways & WAY_REFLECTION))
         return;
-    }
-    fprintf(out, "the file with the slices of its reflection, for a size of %s",
-            text_size(size, l->manifest.size));
+    fputs("  --prefer=reflection  the file with the slices of its reflection", out);
     if (r->state == MANIFEST_CLEAN)
         fputs(", unmapped at ", out), say_time(out, r->clean_mtime_sec);
-    fputs(l->manifest.size == l->identity.size ? "\n" : ": not possible, since the sizes differ\n",
-          out);
-    fputs("                       pages of 4096 bytes that differ: ", out);
-    (void)look_each_word(l->reflection, l->reflection_length, r->format, look_at_page, &pages);
+    fputs("\n                       pages of 4096 bytes that differ: ", out);
+    if (look_each_word(l->reflection, l->reflection_length, r->format, look_at_page, &pages) < 0) {
+        fputs("not known: ", out), text_put(out, report_sentence()), putc('\n', out);
+        return;
+    }
     end_range(&pages);
-    fputs(pages.count ? "\n" : "none\n", out);
+    fputs(pages.count ? "\n" : "none, both sides are the same\n", out);
 }

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Prints two or three lines: sizes, times, and the pages with other bytes in the reflection. */
-void sides_say(FILE *out, const struct look *l);
+/* Prints the sides that can be chosen: sizes, times, and the pages with other bytes in the reflection. */
+void sides_say(FILE *out, const char *name, const struct look *l);
 
 #endif

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Is there a way out of each state that a file can be in, does each command name it, and does it work?
+
+A table of states and commands. A command that refuses a file names the next steps as commands in quotes: each of them is done, and those
+that are named then, until the file is plain.
+"""
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+
+import lab
+from lab import SIZE, TOOL, Lab
+
+COMMANDS = ('info', 'check', 'map', 'cp', 'reclaim', 'convert', 'deploy', 'deploy --prefer=reflection', 'deploy --prefer=file')
+# A function of States that makes it, and the exit status of each command.
+TABLE = {
+    'plain': '000001000',
+    'clean': '000000000',
+    'recovery_due': '000000000',
+    'born': '000000000',
+    'deployed': '000000000',
+    'mapped': '000001111',
+    'touched': '010111100',
+    'written': '010111100',
+    'cut': '010111110',
+    'longer': '010111110',
+    'cut_in_use': '010111110',
+    'longer_in_use': '010111110',
+    'attribute_removed': '010111100',
+    'attribute_removed_in_use': '010111100',
+    'attribute_and_slices_removed': '012111110',
+    'attribute_damaged': '012111111',
+    'copied': '012111110',
+    'reflection_missing': '012111110',
+    'reflection_cut': '010111110',
+    'reflection_emptied': '010111110',
+    'reflection_cut_in_use': '010111110',
+    'page_twice': '010111110',
+    'page_beyond_the_end': '010111110',
+    'manifest_missing': '012111110',
+    'manifest_empty': '012111110',
+    'manifest_cut': '012111110',
+    'manifest_damaged': '012111110',
+    'manifest_damaged_twice': '012111110',
+    'manifest_of_a_newer_version': '012111111',
+    'size_word_damaged': '012111110',
+    'lane_damaged': '010111110',
+    'journal_missing': '010111111',
+}
+# The only step is something else than a command that this test could do.
+BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
+           'mapped': 'unmap '}
+
+
+class States(Lab):
+    media = False
+
+    # ---- the states ----
+
+    def plain(self):
+        self.make('plain')
+
+    def clean(self):
+        self.make('fast')
+
+    def recovery_due(self):
+        self.make('commit')
+
+    def born(self):
+        self.make('birth')
+
+    def deployed(self):
+        self.make('death')
+
+    def mapped(self):
+        self.hold(self.make('plain'))
+
+    def touched(self):
+        os.utime(self.make('fast'))
+
+    def written(self):
+        self.patch(self.make('fast'), SIZE - 1, b'!')
+
+    def cut(self):
+        os.truncate(self.make('fast'), 4096)
+
+    def longer(self):
+        os.truncate(self.make('fast'), 2 * SIZE)
+
+    def cut_in_use(self):
+        os.truncate(self.make('commit'), 4096)
+
+    def longer_in_use(self):
+        os.truncate(self.make('commit'), 2 * SIZE)
+
+    def attribute_removed(self):
+        os.removexattr(self.make('fast'), 'user.ato')
+
+    def attribute_removed_in_use(self):
+        os.removexattr(self.make('commit'), 'user.ato')
+
+    def attribute_and_slices_removed(self):
+        os.removexattr(self.make('fast'), 'user.ato')
+        os.unlink(self.reflection())
+
+    def attribute_damaged(self):
+        os.setxattr(self.make('fast'), 'user.ato', b'ato1')
+
+    def copied(self):
+        os.rename(shutil.copy2(self.make('fast'), self.dir + '/copy'), self.file)
+
+    def reflection_missing(self):
+        self.make('fast')
+        os.unlink(self.reflection())
+
+    def reflection_cut(self):
+        self.make('fast')
+        os.truncate(self.reflection(), 5 * 4096)
+
+    def reflection_emptied(self):
+        self.make('fast')
+        os.truncate(self.reflection(), 0)
+
+    def reflection_cut_in_use(self):
+        self.make('commit')
+        os.truncate(self.reflection(), 4096)
+
+    def page_twice(self):
+        self.make('fast', ATO_FORMAT='sparse')
+        for place in range(16):
+            self.patch(self.reflection(), place * 16, struct.pack('<QQ', 0, 2**64 - 1))
+
+    def page_beyond_the_end(self):
+        self.make('fast', ATO_FORMAT='sparse')
+        self.patch(self.reflection(), 200 * 16, struct.pack('<QQ', 1 << 52, 1))
+
+    def manifest_missing(self):
+        self.make('fast')
+        os.unlink(self.manifest())
+
+    def manifest_empty(self):
+        self.make('fast')
+        os.truncate(self.manifest(), 0)
+
+    def manifest_cut(self):
+        self.make('fast')
+        os.truncate(self.manifest(), 5000)
+
+    def manifest_damaged(self):
+        self.make('fast')
+        for copy in 0, 4096:
+            self.patch(self.manifest(), copy + 100, b'\xaa\xaa')
+
+    def manifest_damaged_twice(self):
+        self.manifest_damaged()
+        self.ato('deploy', '--quiet', '--prefer=file', self.file)
+        with open(self.file, 'r+b') as f:  # the same inode
+            subprocess.run([lab.ACTOR, 'fast', f.name], env=self.env, check=True)
+        self.remember(self.file)
+        for copy in 0, 4096:
+            self.patch(self.manifest(), copy + 100, b'\xaa\xaa')
+
+    def manifest_of_a_newer_version(self):
+        self.make('fast')
+        self.set_fields(self.manifest(), 8, struct.pack('<I', 7))
+
+    def size_word_damaged(self):
+        self.make('fast')
+        self.patch(self.manifest(), 8192, b'\x01')
+
+    def lane_damaged(self):
+        self.make('commit')
+        self.patch(self.manifest(), 12288 + 64 + 4032, struct.pack('<Q', 99))
+
+    def journal_missing(self):
+        self.make('several')
+        os.unlink(self.journal())
+
+    # ---- the table ----
+
+    def setUp(self):
+        super().setUp()
+        self.top, self.rounds = self.dir, 0
+
+    def begin(self, state):
+        """Makes the state in a new folder; the last one's processes end."""
+        self.doCleanups()
+        self.rounds += 1
+        self.dir = f'{self.top}/{self.rounds}'
+        self.file = self.dir + '/file'
+        os.mkdir(self.dir)
+        getattr(self, state)()
+
+    def tearDown(self):
+        self.dir = self.top
+        super().tearDown()
+
+    def content(self):
+        with open(self.file, 'rb') as f:
+            return f.read()
+
+    def run_words(self, words):
+        done = subprocess.run(words, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def steps(self, text):
+        """The commands in quotes, of this file."""
+        return {s for s in re.findall(r"'((?:ato|truncate|setfattr) [^']*)'", text) if self.file in s}
+
+    def follow(self, steps):
+        """Does a step, and those that are named after it, to the end."""
+        for step in steps:
+            words = shlex.split(step)
+            status, text = self.run_words([TOOL, *words[1:]] if words[0] == 'ato' else words)
+            self.assertEqual(status, 0, (step, text))
+        return self.info(self.file)
+
+    def try_all(self, state, done, names):
+        """Tries each of the named steps in a file of its own."""
+        self.assertLess(len(done), 4, done)
+        for name in sorted(names):
+            with self.subTest(state=state, steps=[*done, name]):
+                self.begin(state)
+                steps = [step.replace('FILE', self.file) for step in [*done, name]]
+                before = self.content()
+                found = self.follow(steps)
+                if found['state'] != 'plain':
+                    self.try_all(state, [*done, name], {s.replace(self.file, 'FILE') for s in self.steps(found['next'])})
+                elif 'prefer=file' in name:
+                    self.assertEqual(self.content()[:len(before)], before[:len(self.content())])
+                elif 'prefer=reflection' in name:
+                    self.assertNotEqual(self.content(), before)
+                self.run_words([TOOL, 'gc', '--delete=all', self.dir])
+
+    def test_each_command_in_each_state_names_a_step_and_the_step_helps(self):
+        for state, statuses in TABLE.items():
+            names = None
+            for command, status in zip(COMMANDS, map(int, statuses)):
+                with self.subTest(state=state, command=command):
+                    self.begin(state)
+                    words = [TOOL, *command.split(), self.file] + [self.dir + '/copied'] * (command == 'cp')
+                    got, text = self.run_words(words)
+                    self.assertEqual(got, status, text)
+                    if command == 'info':
+                        names = {s.replace(self.file, 'FILE') for s in self.steps(text)}
+                    if status and state in BY_HAND:
+                        self.assertIn(BY_HAND[state], text)
+                    elif status and state == 'plain':
+                        self.assertIn('--to', text)
+                    elif status and '--prefer' in command:
+                        self.assertTrue(self.steps(text) or "'ato deploy --prefer=file'" in text or 'setfattr -x' in text, text)
+                    elif status:
+                        self.assertEqual({s.replace(self.file, 'FILE') for s in self.steps(text)}, names, text)
+                        self.assertFalse('not possible' in text or 'differ: none' in text, text)
+                    elif 'deploy' in command:
+                        self.assertEqual(self.info(self.file)['state'], 'plain')
+            if state in BY_HAND or state == 'plain':
+                continue
+            self.assertTrue(names, state)
+            self.try_all(state, [], names)
+
+
+if __name__ == '__main__':
+    lab.main(globals())
