@@ -364,8 +364,7 @@ Uses uses_from(Input &in)
 bool live(World &w, const Uses &uses, const Replay &replay, bool must_be_refused)
 {
     ato_set_log(ignore, nullptr);
-    Verdict v = judge(w, uses, replay);
-    v.adopt = v.adopt && !must_be_refused;
+    Verdict v = judge(w, uses, replay, must_be_refused);
     look(w, uses);
     check_original(w.file, w.file.content, "looked at");
     check_other(w, {}, "looked at");

@@ -127,7 +127,7 @@ bool is_full(const Image &reflection)
 
 } // namespace
 
-Verdict judge(const World &w, const Uses &uses, const Replay &replay)
+Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_be_refused)
 {
     const Paired &p = w.file;
     Verdict v;
@@ -179,8 +179,10 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
     bool preferred =
         (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
-    bool ours = match || (!carries && (never_had || !holds_slices(v.reflection, v.format)) &&
-                          (p.has_birth || p.has_generation));
+    const bool restores = uses.flags & ATO_PREFER_REFLECTION; // an attribute that was taken away
+    bool ours =
+        match || (!carries && (never_had || restores || !holds_slices(v.reflection, v.format)) &&
+                  (p.has_birth || p.has_generation));
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     const uint64_t guard = h.field(GUARD_OFFSET, 8);
     const bool off = h.field(GUARD_BYTES, 4) == 0 || guard >= p.content.size() ||
@@ -191,17 +193,17 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay)
               p.reflection_kind == Kind::FILE && !holds_slices(v.reflection, v.format);
     if (!ours || !sizes || (state == CLEAN && !times && !preferred))
         return v;
+    const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
+    if (taken && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))
+        cut_behind(v.reflection, size, v.format);
+    v.adopt = taken && is_in_order(v.reflection, size, v.format) && !must_be_refused;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
-    v.gone = cut && p.reflection_kind == Kind::NONE && v.prefer_file;
+    v.gone = cut && !v.adopt && v.prefer_file;
     if (cut) {
         const uint64_t longest = std::min(p.content.size(), std::max(size, shrunk));
         v.tolerated.resize(longest);
         v.content.resize(v.gone ? longest : size);
     }
-    const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
-    if (taken && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))
-        cut_behind(v.reflection, size, v.format);
-    v.adopt = taken && is_in_order(v.reflection, size, v.format);
     v.full = v.adopt && v.format == SPARSE && is_full(v.reflection);
     return v;
 }

@@ -26,7 +26,8 @@ struct Verdict {
     Image reflection;  // after the replay of all lanes
 };
 
-Verdict judge(const World &w, const Uses &uses, const Replay &replay);
+// must_be_refused: lanes are damaged.
+Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_be_refused);
 
 } // namespace fuzz
 

@@ -339,6 +339,19 @@ class Check(Lab):
         self.check(self.dir + '/.ato', status=0, words='recovery due')
         self.assertEqual(self.json('check', self.dir + '/.ato', status=0)['files_plain'], 0)
 
+    def test_recursive_checks_the_folders_below(self):
+        os.makedirs(self.dir + '/a/b')
+        self.make('fast', 'a/b/cut')
+        os.truncate(self.dir + '/a/b/.ato/' + str(os.stat(self.dir + '/a/b/cut').st_ino), 0)
+        self.make('plain', 'a/plain')
+        self.assertEqual(self.check(self.dir, status=0), [])
+        before = self.snapshot()
+        found = self.json('check', '--recursive', self.dir, status=1)
+        self.assertEqual(self.snapshot(), before)
+        self.assertEqual([f['file'] for f in found['findings']], [self.dir + '/a/b/cut'])
+        self.assertEqual((found['files_plain'], found['files_with_reflection']), (1, 1))
+        self.err('info', '--recursive', self.dir, status=64)
+
     def test_quiet_prints_only_findings(self):
         self.make('fast')
         self.assertEqual(self.out('check', '-q', self.file), '')

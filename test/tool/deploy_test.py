@@ -73,7 +73,7 @@ class Deploy(Lab):
         before = self.snapshot()
         folder = os.path.dirname(self.file)
         self.assertEqual(self.out('deploy', self.file, folder),
-                         f'{self.file}: is plain already\n{folder}: is a folder, and was skipped\n')
+                         f'{self.file}: is plain already\n{folder}: is a folder, and was skipped; --recursive goes through it\n')
         self.assertEqual(self.out('deploy', '--quiet', self.file, folder), '')
         self.assertEqual(self.snapshot(), before)
 
@@ -171,6 +171,32 @@ class Deploy(Lab):
         found = self.json('deploy', self.dir, self.dir + '/none', path, status=2)
         self.assertEqual([f['result'] for f in found['files']],
                          ['folder', 'not looked at', 'deployed'])
+
+    def test_recursive_goes_through_folders(self):
+        os.makedirs(self.dir + '/a/b')
+        paths = [self.make('fast', 'a/one'), self.make('commit', 'a/b/two'), self.make('plain', 'a/b/three')]
+        outside = self.make('fast', 'outside')
+        os.symlink(outside, self.dir + '/a/link')
+        os.mkfifo(self.dir + '/a/pipe')
+        text = self.out('deploy', '--recursive', self.dir + '/a')
+        self.assertEqual(sorted(text.splitlines()), sorted([f'{paths[0]}: is plain', f'{paths[1]}: is plain', '2 made plain, 1 plain already']))
+        for path in paths:
+            self.expect_plain(path)
+        self.assertEqual(self.info(outside)['state'], 'clean')
+        damaged = self.make('fast', 'a/b/damaged')
+        os.unlink(self.reflection(damaged).replace('/.ato/', '/a/b/.ato/'))
+        found = self.json('deploy', '--recursive', outside, self.dir + '/a', status=1)
+        self.assertEqual([(f['file'], f['result']) for f in found['files']], [(outside, 'deployed'), (damaged, 'refused')])
+        self.assertEqual(found['plain_already'], 3)
+        self.assertEqual(self.out('deploy', '--recursive', '--quiet', '--prefer=file', self.dir + '/a'), '')
+        self.expect_plain(damaged)
+        self.assertEqual(self.json('deploy', '--recursive', self.dir + '/none', status=2)['files'][0]['result'], 'not looked at')
+        if os.getuid() == 0:
+            os.chmod(paths[2], 0o600)
+            self.assertEqual(self.out('deploy', '--recursive', self.dir + '/a', user=NOBODY), '0 made plain, 3 plain already\n')
+            self.make('fast', 'a/b/three')
+            os.chmod(paths[2], 0o600)
+            self.assertIn('three: cannot', os.fsdecode(self.ato('deploy', '--recursive', self.dir + '/a', status=2, user=NOBODY).stderr))
 
     def test_needs_permission(self):
         if os.getuid() != 0:

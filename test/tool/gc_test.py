@@ -47,15 +47,15 @@ class Gc(Lab):
         self.assertTrue(all(i['bytes'] or i['kind'] == 'unfinished' for i in found['items']), found)
         return {os.path.basename(i['path']): (i['kind'], i['result']) for i in found['items']}
 
-    def settles(self, found, *words):
+    def settles(self, found, where=None):
         """A dry run finds this, and changes nothing; then --delete removes what is useless, and all is in order."""
         before = self.snapshot(), self.objects()
-        self.assertEqual(self.gc(*words), found)
+        self.assertEqual(self.gc(where=where), found)
         self.assertEqual((self.snapshot(), self.objects()), before)
         after = {n: (k, 'removed' if r == 'useless' else r) for n, (k, r) in found.items()}
-        self.assertEqual(self.gc('--delete'), after)
+        self.assertEqual(self.gc('--delete', where=where), after)
         left = {n: what for n, what in after.items() if what[1] != 'removed'}
-        self.assertEqual(self.gc(), left)
+        self.assertEqual(self.gc(where=where), left)
 
     def test_progress_is_shown_on_a_terminal_only(self):
         self.make('fast')
@@ -96,7 +96,8 @@ class Gc(Lab):
         self.assertEqual(self.gc(), {one: ('shared memory', 'kept')})
         self.assertEqual(self.gc('--delete=all'), {one: ('shared memory', 'kept')})
         # No manifest below this folder names it; the kernel knows that it is open.
-        self.assertEqual(self.gc('--delete=all', where=self.sub), {one: ('shared memory', 'kept')})
+        self.assertEqual(self.gc('--delete=all', where=self.sub), {})
+        self.assertEqual(self.gc('--delete=all', where='/dev/shm'), {one: ('shared memory', 'kept')})
         # Its name may be gone.
         os.rename(self.file, self.dir + '-moved')
         self.assertEqual(self.gc('--delete=all'), {one: ('shared memory', 'kept')})
@@ -109,7 +110,27 @@ class Gc(Lab):
         one, = self.objects()
         shutil.rmtree(self.sub)
         os.mkdir(self.sub)
-        self.settles({one: ('shared memory', 'useless')})
+        self.settles({})
+        self.settles({one: ('shared memory', 'useless')}, where='/dev/shm')
+        self.assertEqual(self.objects(), [])
+
+    def test_deals_only_with_the_folder_that_is_named(self):
+        self.make('write', 'sub/file')
+        os.mkdir(self.dir + '/other')
+        os.unlink(self.make('empty', 'other/file'))
+        self.make('write', 'other/second')
+        before = self.snapshot(), self.objects()
+        self.assertEqual(len(self.objects()), 2)
+        mine = [n for n in self.objects() if n[4:36] == self.info(self.sub + '/file')['id']]
+        self.assertEqual(self.gc('--delete=all', where=self.sub), {mine[0]: ('shared memory', 'removed')})
+        self.assertEqual((self.snapshot()[0], self.objects()), (before[0][0], [n for n in before[1] if n not in mine]))
+
+    def test_a_pairing_goes_with_its_shared_memory(self):
+        self.make('mapped', 'sub/file')
+        one, = self.objects()
+        manifest = os.path.basename(self.manifest(self.sub + '/file'))
+        os.unlink(self.sub + '/file')
+        self.assertEqual(self.gc('--delete=all'), {manifest: ('reflection', 'removed'), one: ('shared memory', 'removed')})
         self.assertEqual(self.objects(), [])
 
     def test_a_map_that_replaces_a_reflection_removes_the_shared_memory_of_the_old_one(self):
@@ -155,7 +176,7 @@ class Gc(Lab):
                 f.write(b'a file of a user' * 300)
             self.addCleanup(lambda n=other: os.path.exists('/dev/shm/' + n) and
                             os.unlink('/dev/shm/' + n))
-        self.assertEqual(self.gc('--delete=all'), {name: ('shared memory', 'kept')})
+        self.assertEqual(self.gc('--delete=all', where='/dev/shm'), {name: ('shared memory', 'kept')})
 
     def test_a_reflection_whose_file_is_gone(self):
         self.make('fast')

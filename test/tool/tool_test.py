@@ -265,6 +265,9 @@ class Top(Lab):
 
     def test_refuses_names_without_a_file_and_bad_numbers(self):
         self.assertIn('No such file', self.err('top', self.dir + '/none', status=2))
+        found = self.json('top', self.dir + '/none', status=2)
+        self.assertEqual((found['file'], found['sights']), (self.dir + '/none', []))
+        self.assertIn('No such file', found['error'])
         self.make()
         for words in (['--every', '0'], ['--count', '-1'], ['--every', '1x'], ['--count', '']):
             self.assertIn('number', self.err('top', *words, self.file, status=64))

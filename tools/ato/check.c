@@ -4,6 +4,7 @@
 
 #include "text.h"
 #include "tool.h"
+#include "tree.h"
 
 #include "reflection/media/report.h"
 
@@ -67,12 +68,23 @@ static void check_file(struct check *c, const char *name)
     look_close(&look);
 }
 
-static void check_one(struct check *c, const char *name)
+static void visit(void *arg, const char *path, enum tree_kind kind, int error)
+{
+    struct check *c = arg;
+    if (kind == TREE_FOLDER)
+        check_folder(c, path);
+    else if (kind == TREE_UNREADABLE)
+        finding_add(&c->findings, FINDING_BLIND, path, "cannot look at it: %s", strerror(error));
+}
+
+static void check_one(struct check *c, const char *name, bool recursive)
 {
     struct stat st;
     if (stat(name, &st) < 0)
         finding_add(&c->findings, FINDING_BLIND, name,
                     "cannot stat it: %s; check the path and its permissions", strerror(errno));
+    else if (S_ISDIR(st.st_mode) && recursive)
+        tree_walk(name, visit, c);
     else if (S_ISDIR(st.st_mode))
         check_folder(c, name);
     else
@@ -102,7 +114,7 @@ static int run(const struct tool_request *request)
     struct check c;
     memset(&c, 0, sizeof(c));
     for (int i = 0; i < request->count; i++)
-        check_one(&c, request->names[i]);
+        check_one(&c, request->names[i], request->recursive);
     int status = findings_status(&c.findings);
     if (request->json)
         write_json(&c, status);
@@ -132,7 +144,7 @@ const struct tool_command check_command = {
         "manifests without reflection or file, files that were set aside, journals that no "
         "manifest\n"
         "names, files left over. FOLDER may be a reflection folder itself; then the files of its\n"
-        "manifests are not checked.\n"
+        "manifests are not checked. --recursive: folders below it are checked, too.\n"
         "\n"
         "Each finding is one line, 'FILE: severity: what and where':\n"
         "  note           in order, but some work (recovery) or cleaning up is left\n"
@@ -145,5 +157,6 @@ const struct tool_command check_command = {
         "not be read, and nothing is known to be damaged.\n",
     .least = 1,
     .can_be_quiet = true,
+    .can_recurse = true,
     .run = run,
 };

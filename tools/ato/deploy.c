@@ -13,9 +13,11 @@
 #include "progress.h"
 #include "sides.h"
 #include "text.h"
+#include "tree.h"
 
 #include "lib/sqlite/mask.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/pairing.h"
 
 #include "ato.h"
 
@@ -227,7 +229,7 @@ static void say(const struct deployed *d, bool quiet)
         return;
     text_put(out, d->name);
     if (good)
-        fputs(d->result == SKIPPED     ? ": is a folder, and was skipped\n"
+        fputs(d->result == SKIPPED ? ": is a folder, and was skipped; --recursive goes through it\n"
               : d->result == WAS_PLAIN ? ": is plain already\n"
                                        : ": is plain\n",
               out);
@@ -265,20 +267,95 @@ static int do_file(const char *name, const struct tool_request *request, struct 
     return deploy_status(d.result);
 }
 
+/* ---- --recursive ---- */
+
+struct walk {
+    const struct tool_request *request;
+    struct json *json;
+    int status;
+    uint64_t plain, deployed;
+};
+
+/* Returns whether a file that cannot be read may have a reflection: beside it there is one for its inode number. */
+static bool may_be_paired(const char *path)
+{
+    char manifest[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return false;
+    const struct pairing_names names = pairing_names(st.st_ino);
+    (void)snprintf(manifest, sizeof(manifest), "%.*s" FOLDER_NAME "/%s",
+                   slash ? (int)(slash + 1 - path) : 0, path, names.manifest);
+    return lstat(manifest, &st) == 0;
+}
+
+/* Plain files are counted only; those that are gone, or that the user may not read and that have no reflection, are skipped. */
+static void visit(void *arg, const char *path, enum tree_kind kind, int error)
+{
+    struct walk *w = arg;
+    struct deployed d = {.name = path};
+    if (kind == TREE_FOLDER)
+        return;
+    if (kind == TREE_UNREADABLE)
+        end_as(&d, BLIND, "cannot look at it: %s", strerror(error));
+    else
+        deploy_file(&d, path, w->request);
+    if (d.result == BLIND &&
+        (access(path, F_OK) < 0 ||
+         (kind == TREE_FILE && access(path, R_OK) < 0 && !may_be_paired(path))))
+        return;
+    w->plain += d.result == WAS_PLAIN;
+    w->deployed += d.result == MADE_PLAIN;
+    w->status = tool_worst(w->status, deploy_status(d.result));
+    if (d.result == WAS_PLAIN)
+        return;
+    if (w->json)
+        write_json(w->json, &d);
+    else
+        say(&d, w->request->quiet);
+}
+
+static int run_recursive(const struct tool_request *request)
+{
+    struct json j;
+    struct walk w = {.request = request, .json = request->json ? &j : NULL};
+    struct stat st;
+    if (request->json) {
+        json_start(&j, "deploy");
+        json_list(&j, "files");
+    }
+    for (int i = 0; i < request->count; i++)
+        if (stat(request->names[i], &st) == 0 && S_ISDIR(st.st_mode))
+            tree_walk(request->names[i], visit, &w);
+        else
+            w.status = tool_worst(w.status, do_file(request->names[i], request, w.json));
+    if (request->json) {
+        json_end(&j);
+        json_number(&j, "plain_already", w.plain);
+        json_finish(&j, w.status);
+    } else if (!request->quiet) {
+        printf("%" PRIu64 " made plain, %" PRIu64 " plain already\n", w.deployed, w.plain);
+    }
+    return w.status;
+}
+
 static int run(const struct tool_request *request)
 {
     ato_set_log(NULL, NULL); /* this command uses the library: its log goes where ATO_LOG says */
-    return each_run(request, "deploy", do_file);
+    return request->recursive ? run_recursive(request) : each_run(request, "deploy", do_file);
 }
 
 const struct tool_command deploy_command = {
     .name = "deploy",
-    .operands = "FILE...",
+    .operands = "FILE|FOLDER...",
     .what = "makes a file plain: an ordinary file again",
     .help =
         "Deploys each FILE and removes its reflection: then every program reads the current\n"
-        "content. Finishes first what a crash interrupted. A plain file stays as it is, and a\n"
-        "folder is skipped. The file keeps its durability domain.\n"
+        "content. Finishes first what a crash interrupted. A plain file stays as it is. The file\n"
+        "keeps its durability domain. A FOLDER is skipped; with --recursive all files in it and "
+        "in\n"
+        "the folders below it are deployed, and those that were plain are only counted.\n"
         "\n"
         "Refuses a mapped file, and names the processes that must unmap it. Also refuses a\n"
         "file that libato does not map (written by other means, cut, copied, damaged, or without\n"
@@ -297,5 +374,6 @@ const struct tool_command deploy_command = {
     .least = 1,
     .can_be_quiet = true,
     .can_prefer = true,
+    .can_recurse = true,
     .run = run,
 };

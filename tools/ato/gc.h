@@ -38,9 +38,10 @@ struct gc {
     bool lost; /* no memory for another item */
     struct gc_id {
         uint8_t id[16];
-        char *manifest;
-    } * ids; /* of the pairings below the folder that stay */
+        char *manifest; /* NULL: useless, or removed */
+    } * ids;            /* of the pairings below the folder */
     size_t id_count, id_room;
+    bool all_shared; /* /dev/shm is below the folder */
     struct progress progress;
     uint64_t done,
         total; /* of what gc_folders() looks at: names, then suspects; total 0: not known yet */
@@ -59,7 +60,7 @@ void gc_step(struct gc *gc);
 /* Looks at all reflection folders below the folder `name`. */
 void gc_folders(struct gc *gc, const char *name);
 
-/* Looks at the shared memory of libato in /dev/shm, after gc_folders(). */
+/* Looks at the shared memory in /dev/shm of the pairings that gc_folders() has found; or at all of libato's. */
 void gc_shared(struct gc *gc);
 
 #endif

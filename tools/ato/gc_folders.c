@@ -250,7 +250,8 @@ static const char *what_it_holds(const struct folder *f, const struct suspect *p
                : NULL;
 }
 
-static void keep_id(struct gc *gc, const struct folder *f, const struct suspect *p)
+/* Notes whose shared memory is looked at. */
+static void add_id(struct gc *gc, const struct folder *f, const struct suspect *p, bool stays)
 {
     const struct pairing_names n = pairing_names(p->inode);
     char path[PATH_ROOM];
@@ -269,8 +270,11 @@ static void keep_id(struct gc *gc, const struct folder *f, const struct suspect 
     }
     struct gc_id *next = &gc->ids[gc->id_count];
     memcpy(next->id, p->manifest.record.id, 16);
-    if ((next->manifest = strdup(path)))
+    next->manifest = stays ? strdup(path) : NULL;
+    if (next->manifest || !stays)
         gc->id_count++;
+    else
+        no_memory(gc);
 }
 
 static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p)
@@ -445,8 +449,8 @@ static void judge_all(struct search *s)
         struct suspect *p = s->all[i];
         struct folder f = {.fd = -1};
         gc_step(s->gc);
-        if (look_folder(&f, s->folders[p->folder]) == 1 && !judge(s->gc, &f, p))
-            keep_id(s->gc, &f, p);
+        if (look_folder(&f, s->folders[p->folder]) == 1)
+            add_id(s->gc, &f, p, !judge(s->gc, &f, p));
         folder_close(&f);
         look_manifest_close(&p->manifest);
         free(p);
@@ -464,6 +468,8 @@ void gc_folders(struct gc *gc, const char *name)
     /* The files of a reflection folder are around it. */
     if (is_beside(path))
         *(strrchr(path, '/') + (strrchr(path, '/') == path)) = '\0';
+    const size_t n = strlen(path);
+    gc->all_shared = n == 1 || (strncmp("/dev/shm", path, n) == 0 && (n == 4 || n == 8));
     walk(&s, path, note_folder, true);
     for (size_t i = 0; i < s.folder_count; i++)
         (void)each_entry(&s, i, visit_pairing);

@@ -42,11 +42,11 @@ static bool parse(const char *name, uint8_t id[16])
     return strcmp(full + 1, name) == 0;
 }
 
-static const char *manifest_of(const struct gc *gc, const uint8_t id[16])
+static const struct gc_id *find(const struct gc *gc, const uint8_t id[16])
 {
     for (size_t i = 0; i < gc->id_count; i++)
         if (memcmp(gc->ids[i].id, id, 16) == 0)
-            return gc->ids[i].manifest;
+            return &gc->ids[i];
     return NULL;
 }
 
@@ -96,11 +96,14 @@ static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, co
 
 static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16])
 {
-    const char *manifest = manifest_of(gc, id), *why;
+    const struct gc_id *known = find(gc, id);
+    const char *manifest = known ? known->manifest : NULL, *why;
     char object[NAME_MAX + 2], path[NAME_MAX + 16];
     enum gc_fate fate = GC_KEPT;
     struct stat st;
     int fd, lock = -1;
+    if (!known && !gc->all_shared)
+        return;
     snprintf(object, sizeof(object), "/%s", name);
     snprintf(path, sizeof(path), "/dev/shm/%s", name);
     if (lstat(path, &st) < 0)

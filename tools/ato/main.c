@@ -43,9 +43,10 @@ static void help(void)
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s%s%s%s%s %s", c->name,
+    fprintf(out, "ato %s%s%s%s%s%s%s%s%s%s%s %s", c->name,
             c->starts_program ? " [--path PATH]... [--require] [--tidy]" : " [--json]",
-            c->can_be_quiet ? " [--quiet]" : "", c->can_prefer ? " [--prefer=file|reflection]" : "",
+            c->can_be_quiet ? " [--quiet]" : "", c->can_recurse ? " [--recursive]" : "",
+            c->can_prefer ? " [--prefer=file|reflection]" : "",
             c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
             c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
             c->can_convert ? " [--to=dense|sparse]" : "",
@@ -162,6 +163,7 @@ static int run(const struct tool_command *c, int argc, char **argv)
         TIME,
         PREFER,
         PATH,
+        RECURSIVE,
         REQUIRE,
         TIDY,
         DELETE,
@@ -171,23 +173,16 @@ static int run(const struct tool_command *c, int argc, char **argv)
         MARK,
         TO
     };
-    static const struct option options[] = {{"json", no_argument, NULL, JSON},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, HELP},
-                                            {"every", required_argument, NULL, EVERY},
-                                            {"count", required_argument, NULL, COUNT},
-                                            {"prefer", required_argument, NULL, PREFER},
-                                            {"path", required_argument, NULL, PATH},
-                                            {"require", no_argument, NULL, REQUIRE},
-                                            {"tidy", no_argument, NULL, TIDY},
-                                            {"time", required_argument, NULL, TIME},
-                                            {"delete", optional_argument, NULL, DELETE},
-                                            {"svg", required_argument, NULL, SVG},
-                                            {"png", required_argument, NULL, PNG},
-                                            {"since", required_argument, NULL, SINCE},
-                                            {"mark", required_argument, NULL, MARK},
-                                            {"to", required_argument, NULL, TO},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
+        {"count", required_argument, NULL, COUNT}, {"prefer", required_argument, NULL, PREFER},
+        {"path", required_argument, NULL, PATH},   {"recursive", no_argument, NULL, RECURSIVE},
+        {"require", no_argument, NULL, REQUIRE},   {"tidy", no_argument, NULL, TIDY},
+        {"time", required_argument, NULL, TIME},   {"delete", optional_argument, NULL, DELETE},
+        {"svg", required_argument, NULL, SVG},     {"png", required_argument, NULL, PNG},
+        {"since", required_argument, NULL, SINCE}, {"mark", required_argument, NULL, MARK},
+        {"to", required_argument, NULL, TO},       {NULL, 0, NULL, 0}};
     static struct tool_request request;
     int option, paths = 0;
     request.paths = calloc((size_t)argc, sizeof(char *));
@@ -205,6 +200,11 @@ static int run(const struct tool_command *c, int argc, char **argv)
             if (!c->starts_program)
                 has_no(c, "path");
             request.paths[paths++] = optarg;
+            break;
+        case RECURSIVE:
+            if (!c->can_recurse)
+                has_no(c, "recursive");
+            request.recursive = true;
             break;
         case REQUIRE:
         case TIDY:

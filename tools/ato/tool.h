@@ -23,7 +23,7 @@ static inline int tool_worst(int a, int b)
 }
 
 struct tool_request {
-    bool json, quiet;
+    bool json, quiet, recursive;
     bool require, tidy;                    /* of sqlite */
     unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
     int format;                            /* of --to: enum ato_format + 1; 0: not given */
@@ -41,7 +41,7 @@ struct tool_command {
     const char *help;
     int least, most; /* operands; most 0: any number */
     bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert,
-        can_mark;
+        can_mark, can_recurse;
     bool
         starts_program; /* has --path, --require, --tidy and no --json; what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);

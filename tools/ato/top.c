@@ -15,7 +15,6 @@
 #include "reflection/media/report.h"
 #include "text.h"
 
-#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -246,12 +245,14 @@ static int top(const struct tool_request *request)
     const uint64_t ms = request->interval_ms ? request->interval_ms : 1000;
     const uint64_t rounds = request->json && !request->rounds ? 1 : request->rounds;
     const bool live = !request->json && isatty(STDOUT_FILENO);
+    const char *error = NULL;
     struct json j = {.out = stdout};
     struct sigaction on_signal = {.sa_handler = stop};
     sigaction(SIGINT, &on_signal, NULL);
     sigaction(SIGTERM, &on_signal, NULL);
     if (request->json) {
         json_start(&j, "top");
+        json_string(&j, "file", name);
         json_list(&j, "sights");
     }
     int status = TOOL_GOOD;
@@ -261,7 +262,7 @@ static int top(const struct tool_request *request)
         if (i)
             look_close(&l);
         if (take_sight(s, &l, name) < 0) {
-            warnx("%s: %s", name, report_sentence());
+            error = report_sentence();
             status = TOOL_BLIND;
             break;
         }
@@ -277,8 +278,13 @@ static int top(const struct tool_request *request)
     }
     if (status == TOOL_GOOD)
         look_close(&l);
-    if (request->json)
+    if (request->json) {
+        json_end(&j);
+        json_string(&j, "error", error);
         json_finish(&j, status);
+    } else if (error) {
+        text_put(stderr, name), fputs(": ", stderr), text_put(stderr, error), putc('\n', stderr);
+    }
     return status;
 }
 
