@@ -82,6 +82,36 @@ static int make_folder(const struct folder *f)
     return r;
 }
 
+/* Puts the note into a folder that was just made. If that fails, the folder is as good. It is no content: nothing waits for it to be
+ * durable. */
+static void write_note(const struct folder *f)
+{
+    static const char note[] =
+        "Parts of the files in the folder around this one may lie here: libato keeps them while a\n"
+        "program has such a file open, and after a crash. Do not change or remove them, and copy "
+        "a\n"
+        "file only when all of it is in its place:\n"
+        "\n"
+        "    ato info FILE                    says whether it is, and what to do\n"
+        "    ato deploy FILE                  brings everything to its place, as when SQLite says\n"
+        "                                     'file is not a database'\n"
+        "    ato deploy --recursive FOLDER    for all files below a folder\n"
+        "    ato cp FILE COPY                 copies it while programs have it open\n"
+        "\n"
+        "A name here is the inode number of a file (ls -i). A folder with this text alone may be\n"
+        "removed.\n";
+    struct stat st;
+    KEEP_ERRNO();
+    const int fd = fsops->create(f->fd, FOLDER_NOTE, O_WRONLY | O_EXCL, 0600);
+    if (fd < 0)
+        return;
+    if (fstat(f->fd, &st) == 0)
+        (void)ownership_give(&(struct trust){st.st_uid, st.st_gid, st.st_mode & 0744}, fd);
+    const ssize_t ignored = write(fd, note, sizeof(note) - 1);
+    (void)ignored;
+    close(fd);
+}
+
 static int check_trust(struct folder *f)
 {
     struct stat st, around;
@@ -114,10 +144,14 @@ int folder_open(struct folder *f, const char *path, bool make)
         f->path[--n] = '\0';
 
     f->fd = open(f->path, OPEN_FLAGS);
-    if (f->fd < 0 && errno == ENOENT && make && make_folder(f) == 0)
+    const bool makes = f->fd < 0 && errno == ENOENT && make && make_folder(f) == 0;
+    if (makes)
         f->fd = open(f->path, OPEN_FLAGS);
-    if (f->fd >= 0 && check_trust(f) == 0)
+    if (f->fd >= 0 && check_trust(f) == 0) {
+        if (makes)
+            write_note(f);
         return 0;
+    }
     if (f->fd >= 0)
         folder_close(f);
     else if (errno == ELOOP || errno == ENOTDIR)

@@ -19,6 +19,9 @@
 
 #define FOLDER_NAME ".ato"
 
+/* A text in a folder that libato has made, for a user that finds the folder and does not know libato. */
+#define FOLDER_NOTE "README"
+
 struct folder {
     int fd; /* open for reading: for looking up and syncing names */
     dev_t device;

@@ -210,8 +210,8 @@ TEST_F(Permission, EnvironmentIsIgnoredBySetUserIdPrograms)
 std::vector<std::string> parts_of(const std::string &file, const std::string &folder)
 {
     std::vector<std::string> all;
-    for (const auto &entry : std::filesystem::directory_iterator(folder + "/.ato"))
-        all.push_back(entry.path());
+    for (const std::string &name : names_in(folder + "/.ato"))
+        all.push_back(folder + "/.ato/" + name);
     all.push_back(memory_of(file));
     return all;
 }

@@ -161,7 +161,7 @@ def main():
                   ('libato.so.0' in text) == ('shared' in what), text)
         if 'libato_sqlite.so' in by_name:
             try_sqlite(by_name, stage, data, pkg, place, strict, libraries)
-        claim('nothing is left in .ato', not os.listdir(os.path.join(data, '.ato')))
+        claim('nothing is left in .ato but the note', os.listdir(os.path.join(data, '.ato')) == ['README'])
 
 
 main()

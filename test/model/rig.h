@@ -288,13 +288,14 @@ inline std::vector<std::string> shared_objects()
     return found;
 }
 
-/* The names in a folder; none if the folder does not exist. */
+/* The names in a folder, without the note of a reflection folder; none if the folder does not exist. */
 inline std::vector<std::string> names_in(const std::string &folder)
 {
     std::vector<std::string> names;
     std::error_code ignored;
     for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
-        names.push_back(entry.path().filename());
+        if (entry.path().filename() != "README")
+            names.push_back(entry.path().filename());
     return names;
 }
 

@@ -124,7 +124,8 @@ std::vector<std::string> names_in(const std::string &folder)
     if (!dir)
         return names;
     while (struct dirent *entry = readdir(dir))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, "README") != 0)
             names.push_back(entry->d_name);
     closedir(dir);
     std::sort(names.begin(), names.end());

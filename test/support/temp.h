@@ -60,7 +60,8 @@ bool exists(const std::string &path);
 struct stat stat_of(const std::string &path);
 uint64_t inode_of(const std::string &path);
 uint64_t size_of(const std::string &path);
-std::vector<std::string> names_in(const std::string &folder); // sorted, without . and ..
+// Sorted; without . and .., and without the note in a reflection folder.
+std::vector<std::string> names_in(const std::string &folder);
 
 // The attribute user.ato, "" if there is none.
 std::string attribute_of(const std::string &path);

@@ -32,7 +32,7 @@ class Deploy(Lab):
                                  'plain already' if STATES[state] == 'plain' else 'deployed')
                 self.expect_plain(path)
         self.ato('deploy', self.dir + '/several-b')
-        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+        self.assertEqual(self.left(), [])
         self.assertEqual(self.shared(), set())
 
     def test_recovers_an_empty_file_again(self):

@@ -166,7 +166,7 @@ class Gc(Lab):
         self.set_fields(self.manifest(), 128, fields[128:136])  # the generation of the shared memory
         os.removexattr(self.file, 'user.ato')
         subprocess.run([ACTOR, 'fast', self.file], env=self.env, check=True)
-        self.assertTrue(any('.stale-' in n for n in os.listdir(self.dir + '/.ato')))
+        self.assertTrue(any('.stale-' in n for n in self.left()))
         self.assertEqual(self.objects(), [one])
 
     def test_what_only_has_the_name_of_shared_memory_is_kept(self):
@@ -193,14 +193,14 @@ class Gc(Lab):
         self.assertEqual(self.gc('--delete=all'), {})
         os.unlink(self.sub + '/file')
         self.assertEqual(self.gc('--delete=all'), {manifest: ('reflection', 'removed')})
-        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+        self.assertEqual(self.left(), [])
 
     def test_a_reflection_that_holds_nothing_of_a_file_that_is_gone(self):
         self.make('empty')
         manifest = os.path.basename(self.manifest())
         os.unlink(self.file)
         self.settles({manifest: ('reflection', 'useless')})
-        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+        self.assertEqual(self.left(), [])
 
     def test_guarded_bytes_are_content(self):
         self.make('guard')
@@ -214,7 +214,7 @@ class Gc(Lab):
         os.removexattr(self.file, 'user.ato')
         self.change_birth()
         self.settles({manifest: ('reflection', 'useless')})
-        self.assertEqual(os.listdir(self.dir + '/.ato'), [])
+        self.assertEqual(self.left(), [])
 
     def change_birth(self):
         """The record is of a file that was born at another time."""
@@ -231,12 +231,12 @@ class Gc(Lab):
         inode = os.stat(self.file).st_ino
         self.patch(self.file, 0, b'other')
         self.ato('deploy', '--prefer=file', '--quiet', self.file)
-        names = sorted(os.listdir(self.dir + '/.ato'))
+        names = self.left()
         self.assertEqual([n.split('-')[0] for n in names], [f'{inode}.stale'] * 2)
         open(self.dir + '/.ato/7.stale-notours', 'wb').close()
         self.settles({n: ('set aside', 'unsure') for n in names})
         self.assertEqual(self.gc('--delete=all'), {n: ('set aside', 'removed') for n in names})
-        self.assertEqual(os.listdir(self.dir + '/.ato'), ['7.stale-notours'])
+        self.assertEqual(self.left(), ['7.stale-notours'])
 
     def test_a_reflection_without_a_manifest(self):
         self.make('fast')
@@ -247,7 +247,7 @@ class Gc(Lab):
         os.unlink(self.file)
         self.assertEqual(self.gc('--delete=all'),
                          {os.path.basename(reflection): ('reflection', 'removed')})
-        self.assertEqual(os.listdir(self.dir + '/.ato'), ['file'])
+        self.assertEqual(self.left(), ['file'])
 
     def test_a_journal_that_no_manifest_names(self):
         self.make('several')

@@ -189,6 +189,12 @@ class Lab(unittest.TestCase):
     def reflection(self, path=None):
         return os.path.join(self.dir, '.ato', str(os.stat(path or self.file).st_ino))
 
+    def left(self):
+        """What is in the reflection folder, but the note."""
+        names = sorted(os.listdir(self.dir + '/.ato'))
+        names.remove('README')
+        return names
+
     def manifest(self, path=None):
         return self.reflection(path) + '.manifest'
 

@@ -4,6 +4,7 @@
 // trusted? (A symbolic link in its place: test/hazards/damaged_test.cc; a folder of another user:
 // planted_test.cc.)
 #include "support/child.h"
+#include "support/faults.h"
 #include "support/temp.h"
 
 extern "C" {
@@ -61,6 +62,30 @@ TEST_F(Folder, IsMadeWithOwnerGroupAndModeOfItsParent)
         EXPECT_EQ(a.st_gid, b.st_gid);
         folder_close(&f);
     }
+}
+
+// For a user that does not know libato. It costs no sync, is written once, and may fail.
+TEST_F(Folder, GetsANoteWhenItIsMadeAndAtNoOtherTime)
+{
+    FsFaults files;
+    ASSERT_EQ(chmod(dir.path().c_str(), 0775), 0);
+    ASSERT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0) << report_sentence();
+    EXPECT_EQ(files.count("fsync"), 0);
+    const std::string note = dir / ".ato/README";
+    const Bytes bytes = read_file(note);
+    const std::string text(bytes.begin(), bytes.end());
+    for (const char *words : {"ato info FILE", "ato deploy FILE", "file is not a database"})
+        EXPECT_NE(text.find(words), std::string::npos) << text;
+    EXPECT_EQ(stat_of(note).st_mode & 07777, 0644u);
+    folder_close(&f);
+    ASSERT_EQ(unlink(note.c_str()), 0);
+    files.calls.clear();
+    ASSERT_EQ(folder_open(&f, (dir / ".ato").c_str(), true), 0);
+    EXPECT_EQ(files.calls, std::vector<std::string>());
+    folder_close(&f);
+    files.fail_op("create", ENOSPC);
+    EXPECT_EQ(folder_open(&f, (dir / "other").c_str(), true), 0);
+    EXPECT_FALSE(exists(dir / "other/README"));
 }
 
 TEST_F(Folder, IsOpenedAgainAndKnowsItsPath)

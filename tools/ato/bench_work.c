@@ -4,6 +4,7 @@
 #include "lib/file/clock.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
+#include "reflection/pairing/folder.h"
 
 #include "ato.h"
 
@@ -331,7 +332,9 @@ int bench_close(struct bench *b)
     remove_file(b, "file", b->fd);
     remove_file(b, "floor", b->floor_fd);
     remove_file(b, "small", b->small_fd);
-    snprintf(path, sizeof(path), "%s/.ato", b->folder);
+    snprintf(path, sizeof(path), "%s/" FOLDER_NAME "/" FOLDER_NOTE, b->folder);
+    (void)unlink(path);
+    snprintf(path, sizeof(path), "%s/" FOLDER_NAME, b->folder);
     (void)rmdir(path);
     if (rmdir(b->folder) < 0 && r == 0)
         r = failed(b, "cannot remove %.900s: %s", b->folder, strerror(errno));

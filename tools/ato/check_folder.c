@@ -108,8 +108,8 @@ static void check_name(struct around *a, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
-    if (redo_name_of(entry, NULL))
-        return; /* visit_journal() */
+    if (redo_name_of(entry, NULL) || strcmp(entry, FOLDER_NOTE) == 0)
+        return; /* visit_journal(); the note */
     if (!starts_with_inode(entry, &inode, &rest)) {
         finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
         return;
@@ -206,7 +206,8 @@ static void visit_file(void *arg, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", l->name, entry);
-    if (l->reflections && (starts_with_inode(entry, &inode, &rest) || redo_name_of(entry, NULL)))
+    if (l->reflections && (starts_with_inode(entry, &inode, &rest) || redo_name_of(entry, NULL) ||
+                           strcmp(entry, FOLDER_NOTE) == 0))
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
