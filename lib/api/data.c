@@ -306,6 +306,7 @@ int ato_msync(void *addr, size_t n, int flags)
 {
     const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
     uint64_t at = (uint64_t)(uintptr_t)addr;
+    char name[TABLE_ADDRESS];
     if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
         return report_error(EINVAL, "msync flags 0x%x are not valid", (unsigned)flags);
     if (at % PAGE_BYTES)
@@ -315,6 +316,7 @@ int ato_msync(void *addr, size_t n, int flags)
     uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
     uint64_t length = m ? mapping_extent(m) : 0;
     if (!m || from > length || n > length - from)
-        return report_error(ENOMEM, "[%p, +%zu) does not lie in a mapping", addr, n);
+        return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
+                            table_address(name, addr), n);
     return m->epoch ? epoch_commit(m) : file_check(m->file);
 }

@@ -236,7 +236,8 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
     struct mapping *m = table_find(addr);
     int r = -1;
     if (!m || addr != m->base) {
-        report_error(EINVAL, "%p is not where a mapping begins", addr);
+        char name[TABLE_ADDRESS];
+        report_error(EINVAL, "%s is not where a mapping begins", table_address(name, addr));
     } else if (length != m->length) {
         report_error(EINVAL,
                      "the mapping at %p has %llu bytes, not %zu: only the whole can be "

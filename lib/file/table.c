@@ -5,9 +5,20 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 struct mapping *table_entries[TABLE_ENTRIES];
+
+const char *table_address(char to[TABLE_ADDRESS], const void *addr)
+{
+    if (addr && addr != MAP_FAILED)
+        (void)snprintf(to, TABLE_ADDRESS, "%p", addr);
+    else
+        (void)strcpy(to, addr ? "MAP_FAILED" : "NULL");
+    return to;
+}
 
 struct mapping *table_find_exactly(const void *addr)
 {
@@ -18,8 +29,10 @@ struct mapping *table_find_exactly(const void *addr)
 struct mapping *table_expect(const void *addr)
 {
     struct mapping *m = table_find_exactly(addr);
+    char name[TABLE_ADDRESS];
     if (!m)
-        report_error(EINVAL, "%p does not lie in a mapping of this process", addr);
+        report_error(EINVAL, "%s does not lie in a mapping of this process",
+                     table_address(name, addr));
     return m;
 }
 

@@ -38,6 +38,10 @@ static inline struct mapping *table_find(const void *addr)
     return entry < TABLE_ENTRIES ? table_entry(entry) : NULL;
 }
 
+/* Stores an address as sentences have it, NULL and MAP_FAILED by these names, in `to`. Returns `to`. */
+enum { TABLE_ADDRESS = 24 };
+const char *table_address(char to[TABLE_ADDRESS], const void *addr);
+
 /* Returns the mapping in which `addr` lies, or that ends just before it; NULL: none. For calls that move no bytes. */
 struct mapping *table_find_exactly(const void *addr);
 

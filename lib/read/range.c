@@ -38,7 +38,10 @@ int range_empty(const void *a, const void *b)
 
 int range_none(const void *a, const void *b)
 {
+    char first[TABLE_ADDRESS], second[TABLE_ADDRESS];
     if (a == b)
-        return report_error(EINVAL, "%p lies in no mapping of this process", a);
-    return report_error(EINVAL, "neither %p nor %p lies in a mapping of this process", a, b);
+        return report_error(EINVAL, "%s lies in no mapping of this process",
+                            table_address(first, a));
+    return report_error(EINVAL, "neither %s nor %s lies in a mapping of this process",
+                        table_address(first, a), table_address(second, b));
 }

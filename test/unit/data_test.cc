@@ -153,6 +153,12 @@ TEST_F(Data, CopyOfNoBytesWithinAMappingSucceeds)
     expect_refused(ato_memcpy(&c, &c, 0) == nullptr, EINVAL, "lies in no mapping");
     expect_refused(ato_memset(&c, 0, 0) == nullptr, EINVAL, "mapping");
     expect_refused(ato_deploy(&c, 0) == -1, EINVAL, "mapping");
+    // As a program has them that does not look at what ato_mmap() returns.
+    expect_refused(ato_deploy(nullptr, 0) == -1, EINVAL, "NULL lies in no mapping");
+    expect_refused(ato_size(MAP_FAILED) == -1, EINVAL, "MAP_FAILED does not lie in a mapping");
+    expect_refused(ato_msync(nullptr, 1, MS_SYNC) == -1, ENOMEM, "[NULL, +1) does not");
+    expect_refused(ato_munmap(MAP_FAILED, 1, ATO_UNMAP_FAST) == -1, EINVAL, "MAP_FAILED is not");
+    expect_refused(ato_memcpy(nullptr, nullptr, 0) == nullptr, EINVAL, "NULL lies in no mapping");
 }
 
 // ---- refused ------------------------------------------------------------------------------------
