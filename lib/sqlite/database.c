@@ -433,7 +433,7 @@ static void leave(struct database *db)
         fast |= c->wants.unmap_fast;
         is_locked |= !db->memory && c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    if (status_of(db->view, true).slices_in_reflection <= MOST_AT_EXIT)
+    if (db->view && status_of(db->view, true).slices_in_reflection <= MOST_AT_EXIT)
         (void)unmap(db, fast, is_locked, db->connections->name);
     db->view = NULL;
     db->gone = true;

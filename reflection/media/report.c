@@ -59,14 +59,31 @@ static void clean(char *text)
             *text = '?';
 }
 
+const char *report_reason(int err)
+{
+    static const struct {
+        int err;
+        const char *cause;
+    } causes[] = {{EMFILE, "this process's limit, ulimit -n"},
+                  {ENFILE, "the machine's limit, fs.file-max"},
+                  {EFBIG, "this process's limit, ulimit -f, or that of the file system"},
+                  {EPERM, "immutable or append-only, see lsattr, or forbidden by a policy"}};
+    static _Thread_local char reason[192];
+    char text[96];
+    size_t i = 0;
+    while (i < sizeof(causes) / sizeof(*causes) && causes[i].err != err)
+        i++;
+    const bool has = i < sizeof(causes) / sizeof(*causes);
+    (void)snprintf(reason, sizeof(reason), "%s%s%s%s", strerror_r(err, text, sizeof(text)),
+                   has ? " (" : "", has ? causes[i].cause : "", has ? ")" : "");
+    return reason;
+}
+
 static void compose(char *out, int err, const char *format, va_list args)
 {
     int n = vsnprintf(out, REPORT_SENTENCE, format, args);
-    if (err && n >= 0 && n < REPORT_SENTENCE) {
-        char text[128];
-        snprintf(out + n, (size_t)(REPORT_SENTENCE - n), ": %s",
-                 strerror_r(err, text, sizeof(text)));
-    }
+    if (err && n >= 0 && n < REPORT_SENTENCE)
+        snprintf(out + n, (size_t)(REPORT_SENTENCE - n), ": %s", report_reason(err));
     clean(out);
 }
 

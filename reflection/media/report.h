@@ -29,7 +29,11 @@ static inline void report_restore(const int *kept)
     errno = *kept;
 }
 
-/* As report_error(), with ": <strerror(err)>" appended to the sentence. */
+/* Returns what strerror(3) says, and which limit or attribute may be the cause if that does not tell. It is the thread's, until its
+ * next call. */
+const char *report_reason(int err);
+
+/* As report_error(), with ": <report_reason(err)>" appended to the sentence. */
 #define report_errno(err, ...) report_failure(err, true, __VA_ARGS__)
 int report_failure(int err, bool explained, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

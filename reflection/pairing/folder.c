@@ -160,11 +160,17 @@ int folder_open(struct folder *f, const char *path, bool make)
                      "folder: name another one by ATO_REFLECTION_DIR or reflection_dir",
                      f->path);
     else
-        report_errno(errno,
-                     "cannot %s the reflection folder %s (for a file without a reflection, "
-                     "ATO_REFLECTION_DIR or reflection_dir names another one)",
-                     make ? "open or make" : "open", f->path);
+        report_errno(errno, "cannot %s the reflection folder %s%s", make ? "open or make" : "open",
+                     f->path, folder_advice(errno));
     return -1;
+}
+
+const char *folder_advice(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == EFBIG
+               ? ""
+               : " (for a file without a reflection, ATO_REFLECTION_DIR or reflection_dir names "
+                 "another folder)";
 }
 
 void folder_close(struct folder *f)

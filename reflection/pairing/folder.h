@@ -35,6 +35,9 @@ struct folder {
 int folder_open(struct folder *f, const char *path, bool make);
 void folder_close(struct folder *f);
 
+/* Returns the advice to name another folder, in brackets behind a blank; "" if that does not help against this errno. */
+const char *folder_advice(int error);
+
 /* Reports errno with the sentence "WHAT folder/name: ...". Returns -1. */
 int folder_error(const struct folder *f, const char *name, const char *what);
 

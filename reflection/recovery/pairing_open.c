@@ -37,10 +37,8 @@ static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
         /* Not if there is another one by now: some file systems would replace it. */
         if (!folder_has(&pr->folder, pr->names.manifest) &&
             folder_make(pr->folder.fd, pr->names.manifest, &pr->identity.trust, false) < 0)
-            return report_errno(errno,
-                                "cannot make the manifest %s/%s (for a file without a reflection, "
-                                "ATO_REFLECTION_DIR or reflection_dir names another folder)",
-                                pr->folder.path, pr->names.manifest);
+            return report_errno(errno, "cannot make the manifest %s/%s%s", pr->folder.path,
+                                pr->names.manifest, folder_advice(errno));
     }
 }
 

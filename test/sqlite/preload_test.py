@@ -105,6 +105,14 @@ class Preload(Lab):
         self.assertIn('database is locked', self.complaint)
         self.assertEqual(self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', 'UPDATE t SET a=2', look, ATO_SQLITE_SHARE='stock'), '2\n')
 
+    def test_a_database_that_cannot_be_mapped_is_reported_and_nothing_else_is(self):
+        self.run_it('sqlite3', 'a.db', CREATE)
+        self.run_it('sh', '-c', f'ulimit -n 6 && LD_PRELOAD={PRELOAD} exec sqlite3 a.db "INSERT INTO t VALUES(2)"', ATO_LOG='stderr',
+                    status=None)
+        self.assertIn('Too many open files (this process', self.complaint)
+        self.assertNotIn('NULL', self.complaint)
+        self.assertNotIn('names another folder', self.complaint)
+
     def test_python_does(self):
         for python in {os.path.realpath(p) for p in (sys.executable, '/usr/bin/python3') if os.path.exists(p)}:
             self.check(python, '-c', PYTHON)

@@ -154,6 +154,28 @@ class Info(Lab):
         self.assertIn('Permission denied', files[0]['error'])
         self.assertEqual(files[1]['state'], 'plain')
 
+    def test_a_limit_of_the_process_is_told_as_such(self):
+        self.make('fast')
+        for descriptors, command, words in (
+                (4, 'info', 'cannot open it: Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
+                (6, 'check', 'not looked at: cannot open the reflection'), (7, 'deploy', 'writing: Too many open files (this process'),
+                (7, 'reclaim', 'give space back: Too many open files'), (7, 'convert', 'writing: Too many open files')):
+            with self.subTest(command=command, descriptors=descriptors):
+                done = subprocess.run(['sh', '-c', f'ulimit -n {descriptors} && exec "$@"', '-', ATO, command, self.file], env=self.env,
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2, done)
+                self.assertIn(words, done.stdout + done.stderr)
+                self.assertNotIn('only a user that may write', done.stderr)
+
+    def test_a_file_that_is_immutable_is_told_as_such(self):
+        self.make('fast')
+        if subprocess.run(['chattr', '+i', self.file], check=False, capture_output=True).returncode:
+            self.skipTest('cannot make a file immutable here')
+        try:
+            self.assertIn('not permitted (immutable or append-only', self.err('deploy', self.file, status=2))
+        finally:
+            subprocess.run(['chattr', '-i', self.file], check=True)
+
     def test_a_folder_elsewhere_is_found(self):
         os.mkdir(self.dir + '/elsewhere')
         found = self.info(self.make('fast', ACTOR_FOLDER=self.dir + '/elsewhere'))

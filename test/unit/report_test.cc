@@ -54,6 +54,18 @@ TEST_F(Report, ErrnoAddsTheNameOfTheError)
     EXPECT_STREQ(report_sentence(), "no room: No space left on device");
 }
 
+TEST_F(Report, ErrnoOfALimitNamesTheLimit)
+{
+    report_errno(EMFILE, "a");
+    EXPECT_STREQ(report_sentence(), "a: Too many open files (this process's limit, ulimit -n)");
+    report_errno(EFBIG, "a");
+    EXPECT_STREQ(report_sentence(),
+                 "a: File too large (this process's limit, ulimit -f, or that of the file system)");
+    report_errno(EPERM, "a");
+    EXPECT_STREQ(report_sentence(), "a: Operation not permitted (immutable or append-only, see "
+                                    "lsattr, or forbidden by a policy)");
+}
+
 TEST_F(Report, LogKeepsErrnoAndTheSentence)
 {
     report_error(EIO, "first");

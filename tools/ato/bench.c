@@ -14,6 +14,7 @@
 
 #include "lib/file/clock.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/report.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -189,7 +190,7 @@ static int look(struct diagnosis *d, struct bench *b, const char *folder)
 {
     char needed[TEXT_SIZE], there[TEXT_SIZE];
     if (diagnosis_make(d, folder) < 0) {
-        snprintf(b->error, sizeof(b->error), "cannot look at it: %s", strerror(errno));
+        snprintf(b->error, sizeof(b->error), "cannot look at it: %s", report_reason(errno));
         return TOOL_BLIND;
     }
     const struct obstacles o = diagnosis_obstacles(d);

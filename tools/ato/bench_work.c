@@ -4,6 +4,7 @@
 #include "lib/file/clock.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/report.h"
 #include "reflection/pairing/folder.h"
 
 #include "ato.h"
@@ -79,7 +80,7 @@ static int sync_all(struct bench *b, uint64_t from, const uint64_t *at, uint64_t
     }
     const uint64_t begin = (from + low / unit) / PAGE_BYTES * PAGE_BYTES;
     if (msync(b->floor + begin, from + high / unit + bytes - begin, MS_SYNC) < 0)
-        return failed(b, "msync of a file in %.500s: %s", b->folder, strerror(errno));
+        return failed(b, "msync of a file in %.500s: %s", b->folder, report_reason(errno));
     return 0;
 }
 
@@ -119,7 +120,7 @@ static int floor_map(struct bench *b)
 {
     void *at = mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_SHARED, b->floor_fd, 0);
     if (at == MAP_FAILED)
-        return failed(b, "mmap of a file in %.500s: %s", b->folder, strerror(errno));
+        return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
     munmap(at, SMALL);
     return 0;
 }
@@ -209,7 +210,7 @@ static int make_file(struct bench *b, const char *name, uint64_t bytes)
     snprintf(path, sizeof(path), "%s/%s", b->folder, name);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return failed(b, "cannot make %.900s: %s", path, strerror(errno));
+        return failed(b, "cannot make %.900s: %s", path, report_reason(errno));
     memset(block, 'o', sizeof(block));
     bool good = fallocate(fd, 0, 0, (off_t)bytes) == 0;
     for (uint64_t at = 0; good && at < bytes;) {
@@ -219,7 +220,7 @@ static int make_file(struct bench *b, const char *name, uint64_t bytes)
         at += good ? (uint64_t)done : 0;
     }
     if (!good || fsync(fd) < 0) {
-        (void)failed(b, "cannot fill %.900s: %s", path, strerror(errno));
+        (void)failed(b, "cannot fill %.900s: %s", path, report_reason(errno));
         close(fd);
         return -1;
     }
@@ -278,7 +279,7 @@ static int map_floor(struct bench *b)
     void *at = domain_map((enum persist_domain)b->domain, NULL, WORDS_END, PROT_READ | PROT_WRITE,
                           b->floor_fd, 0);
     if (at == MAP_FAILED)
-        return failed(b, "mmap of a file in %.500s: %s", b->folder, strerror(errno));
+        return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
     b->floor = at;
     /* Page tables, if the kernel can make them at once; libato's are made by scatter() and warm_up(). */
     (void)madvise(at, WORDS_END,
@@ -296,7 +297,7 @@ int bench_open(struct bench *b, const char *folder, bool (*stop)(void))
     if (snprintf(made, sizeof(made), "%s/.ato-bench-XXXXXX", folder) >= (int)sizeof(made))
         return failed(b, "the name of the folder is too long");
     if (!mkdtemp(made))
-        return failed(b, "no folder can be made there: %s", strerror(errno));
+        return failed(b, "no folder can be made there: %s", report_reason(errno));
     strcpy(b->folder, made);
     if (stop() || (b->fd = make_file(b, "file", 2 * HALF)) < 0 || stop() ||
         (b->floor_fd = make_file(b, "floor", WORDS_END)) < 0 || stop() ||
@@ -337,6 +338,6 @@ int bench_close(struct bench *b)
     snprintf(path, sizeof(path), "%s/" FOLDER_NAME, b->folder);
     (void)rmdir(path);
     if (rmdir(b->folder) < 0 && r == 0)
-        r = failed(b, "cannot remove %.900s: %s", b->folder, strerror(errno));
+        r = failed(b, "cannot remove %.900s: %s", b->folder, report_reason(errno));
     return r;
 }

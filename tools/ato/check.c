@@ -74,7 +74,8 @@ static void visit(void *arg, const char *path, enum tree_kind kind, int error)
     if (kind == TREE_FOLDER)
         check_folder(c, path);
     else if (kind == TREE_UNREADABLE)
-        finding_add(&c->findings, FINDING_BLIND, path, "cannot look at it: %s", strerror(error));
+        finding_add(&c->findings, FINDING_BLIND, path, "cannot look at it: %s",
+                    report_reason(error));
 }
 
 static void check_one(struct check *c, const char *name, bool recursive)
@@ -82,7 +83,7 @@ static void check_one(struct check *c, const char *name, bool recursive)
     struct stat st;
     if (stat(name, &st) < 0)
         finding_add(&c->findings, FINDING_BLIND, name,
-                    "cannot stat it: %s; check the path and its permissions", strerror(errno));
+                    "cannot stat it: %s; check the path and its permissions", report_reason(errno));
     else if (S_ISDIR(st.st_mode) && recursive)
         tree_walk(name, visit, c);
     else if (S_ISDIR(st.st_mode))

@@ -171,7 +171,7 @@ static void check_reflections(struct around *a)
     if (each_name(a->folder->fd, visit_name, a) < 0 ||
         each_name(a->folder->fd, visit_journal, a) < 0)
         finding_add(&a->check->findings, FINDING_BLIND, a->folder->path,
-                    "cannot list the folder: %s", strerror(errno));
+                    "cannot list the folder: %s", report_reason(errno));
 }
 
 /* ---- the folder of the files ---- */
@@ -241,7 +241,7 @@ void check_folder(struct check *c, const char *name)
     l.fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l.fd < 0) {
         finding_add(&c->findings, FINDING_BLIND, name, "cannot open the folder: %s",
-                    strerror(errno));
+                    report_reason(errno));
         return;
     }
     snprintf(path, sizeof(path), "%s/" FOLDER_NAME, name);
@@ -251,7 +251,7 @@ void check_folder(struct check *c, const char *name)
                     report_sentence());
     if (each_name(l.fd, visit_kind, &l) < 0 || (there != -2 && each_name(l.fd, visit_file, &l) < 0))
         finding_add(&c->findings, FINDING_BLIND, name, "cannot list the folder: %s",
-                    strerror(errno));
+                    report_reason(errno));
     if (there == 1)
         check_reflections(&around);
     if (l.reflections) {

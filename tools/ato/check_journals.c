@@ -116,7 +116,7 @@ void check_leftover(struct check *c, const struct folder *f, const char *entry)
     snprintf(name, sizeof(name), "%s/%s", f->path, entry);
     if (fd < 0 && error != ENOENT)
         finding_add(&c->findings, FINDING_BLIND, name, "cannot open the journal: %s",
-                    strerror(error));
+                    report_reason(error));
     if (fd < 0)
         return;
     /* An empty one may be about to be locked, and then filled. */

@@ -45,9 +45,12 @@ static void bear(struct converted *c, int format, int domain, const char *folder
     const int fd = look_open(c->plain.name, O_RDWR);
     struct ato_status st = {.struct_size = sizeof(st)};
     void *at = fd < 0 ? MAP_FAILED : ato_mmap_opt(1, fd, 0, &options);
-    if (fd < 0)
-        end_as(c, BLIND, "cannot open it for writing, which is needed to give it a reflection");
-    else if (at == MAP_FAILED || ato_stat(at, &st) < 0)
+    if (fd < 0) {
+        (void)snprintf(c->plain.why, sizeof(c->plain.why),
+                       "cannot open it for writing, which is needed to give it a reflection: %s",
+                       report_reason(errno));
+        c->plain.result = BLIND;
+    } else if (at == MAP_FAILED || ato_stat(at, &st) < 0)
         end_as(c, FAILED, ato_errormsg());
     if (at != MAP_FAILED && ato_munmap(at, 1, ATO_UNMAP_FAST) < 0)
         end_as(c, FAILED, ato_errormsg());

@@ -67,7 +67,7 @@ static int end_as(struct copied *c, int status, const char *why)
 static int fail_at(struct copied *c, const char *what)
 {
     c->status = TOOL_BAD;
-    snprintf(c->why, sizeof(c->why), "%s: %s", what, strerror(errno));
+    snprintf(c->why, sizeof(c->why), "%s: %s", what, report_reason(errno));
     return -1;
 }
 
@@ -362,8 +362,11 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
 {
     char header[MASK_HEADER] = {0};
     const int fd = look_open(c->name, writes ? O_RDWR : O_RDONLY);
-    if (fd < 0)
-        return end_as(c, TOOL_BLIND, strerror(errno));
+    if (fd < 0) {
+        (void)fail_at(c, "cannot open it");
+        c->status = TOOL_BLIND;
+        return -1;
+    }
     /* Most of SQLite's locks need a descriptor that can write. */
     const int own = writes ? -1 : look_open(c->name, O_RDWR);
     struct sqlite_hold hold = {
@@ -467,7 +470,7 @@ static void copy(struct copied *c, const struct tool_request *request)
     if (look.state == LOOK_COPIED || look.state == LOOK_LOST || look.state == LOOK_DAMAGED)
         c->status = TOOL_BAD, look_why(c->why, sizeof(c->why), &look, c->name);
     else if (fstat(look.fd, &st) < 0)
-        end_as(c, TOOL_BLIND, strerror(errno));
+        end_as(c, TOOL_BLIND, report_reason(errno));
     else if (check_target(c, &look, request->names[1]) == 0 &&
              check_marks(c, &look, request) == 0) {
         c->expected = look.identity.size;

@@ -136,10 +136,8 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
                                   .domain = known ? (int)l->manifest.record.domain : 0};
     int fd = look_open(d->name, O_RDWR);
     if (fd < 0) {
-        end_as(
-            d, BLIND,
-            "cannot open it for writing: %s; only a user that may write to the file can deploy it",
-            strerror(errno));
+        end_as(d, BLIND, "cannot open it for writing: %s%s", report_reason(errno),
+               errno == EACCES ? "; only a user that may write to the file can deploy it" : "");
         return;
     }
     /* An empty file can be mapped, but the length of a mapping is never 0. */
@@ -298,7 +296,7 @@ static void visit(void *arg, const char *path, enum tree_kind kind, int error)
     if (kind == TREE_FOLDER)
         return;
     if (kind == TREE_UNREADABLE)
-        end_as(&d, BLIND, "cannot look at it: %s", strerror(error));
+        end_as(&d, BLIND, "cannot look at it: %s", report_reason(error));
     else
         deploy_file(&d, path, w->request);
     if (d.result == BLIND &&

@@ -184,7 +184,7 @@ static void try_folder(struct diagnosis *d, const char *path)
     snprintf(above, sizeof(above), "%s", path);
     if (faccessat(AT_FDCWD, dirname(above), W_OK | X_OK, AT_EACCESS) < 0) /* one level is made */
         snprintf(d->folder, sizeof(d->folder), "the folder %.400s cannot be made: %s", path,
-                 strerror(errno));
+                 report_reason(errno));
 }
 
 /* Reflections in another folder: the weaker of the two media counts. */
@@ -278,17 +278,17 @@ struct obstacles diagnosis_obstacles(const struct diagnosis *d)
     const struct medium *m = &d->medium;
     struct obstacles o = {0};
     if (m->tried)
-        obstacle(&o, "no file can be made there: %s", strerror(m->tried));
+        obstacle(&o, "no file can be made there: %s", report_reason(m->tried));
     else if (m->fallocate == EOPNOTSUPP)
         obstacle(&o, "the file system cannot allocate space before it is written to (fallocate)");
     else if (m->fallocate)
-        obstacle(&o, "no space can be allocated there: %s", strerror(m->fallocate));
+        obstacle(&o, "no space can be allocated there: %s", report_reason(m->fallocate));
     if (!m->tried && d->folder[0])
         obstacle(&o, "reflections have no place: %s", d->folder);
     if (d->domain < 0)
         obstacle(&o, "ATO_DURABILITY is none of pmem, eadr, msync, process");
     if (d->shm.error)
-        obstacle(&o, "there is no /dev/shm: %s", strerror(d->shm.error));
+        obstacle(&o, "there is no /dev/shm: %s", report_reason(d->shm.error));
     else if (!d->shm.writable)
         obstacle(&o, "no permission to write to /dev/shm");
     else if (d->shm.free < 1 << 20)

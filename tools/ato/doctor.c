@@ -9,6 +9,7 @@
 #include "tool.h"
 
 #include "reflection/media/domain.h"
+#include "reflection/media/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -136,7 +137,7 @@ static void say_machine(const struct diagnosis *d)
     line("membarrier", yes(d->membarrier), NULL);
     puts("Shared memory, /dev/shm (32 bytes for each page of a file that is touched)");
     if (d->shm.error) {
-        line("usable", strerror(d->shm.error), NULL);
+        line("usable", report_reason(d->shm.error), NULL);
         return;
     }
     line("size", text_size(text, d->shm.size), NULL);
@@ -186,7 +187,7 @@ static int run(const struct tool_request *request)
     const char *error = NULL, *folder = request->count ? request->names[0] : ".";
     int status = TOOL_GOOD;
     if (diagnosis_make(&d, folder) < 0) {
-        error = strerror(errno);
+        error = report_reason(errno);
         status = TOOL_BLIND;
     } else if (diagnosis_obstacles(&d).n) {
         status = TOOL_BAD;

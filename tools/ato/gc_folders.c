@@ -157,13 +157,13 @@ static void walk(struct search *s, const char *name, void (*visit)(struct search
         if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS) {
             if (reports && e->fts_errno != ENOENT)
                 gc_add(s->gc, GC_BLIND, "folder", e->fts_path, 0, "cannot look at it: %s",
-                       strerror(e->fts_errno));
+                       report_reason(e->fts_errno));
         } else {
             visit(s, e);
         }
     }
     if (errno)
-        gc_add(s->gc, GC_BLIND, "folder", name, 0, "cannot list it: %s", strerror(errno));
+        gc_add(s->gc, GC_BLIND, "folder", name, 0, "cannot list it: %s", report_reason(errno));
     fts_close(tree);
 }
 
@@ -312,7 +312,7 @@ static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p
     }
     const int removed = gc_wanted(gc, fate) ? remove_pairing(f, p) : 0;
     if (removed < 0)
-        gc_add(gc, GC_FAILED, kind, path, bytes, "cannot remove it: %s", strerror(errno));
+        gc_add(gc, GC_FAILED, kind, path, bytes, "cannot remove it: %s", report_reason(errno));
     else if (removed > 0)
         gc_add(gc, GC_KEPT, kind, path, bytes, "a process is just using it");
     else
@@ -357,7 +357,7 @@ static int visit_set_aside(void *arg, const char *name)
     snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
     if (gc_wanted(gc, GC_UNSURE) && fsops->unlinkat(e->folder->fd, name, 0) < 0)
         gc_add(gc, GC_FAILED, "set aside", path, (uint64_t)st.st_blocks * 512,
-               "cannot remove it: %s", strerror(errno));
+               "cannot remove it: %s", report_reason(errno));
     else
         gc_add(gc, gc_wanted(gc, GC_UNSURE) ? GC_REMOVED : GC_UNSURE, "set aside", path,
                (uint64_t)st.st_blocks * 512,
@@ -401,7 +401,7 @@ static int visit_left(void *arg, const char *name)
     if (fd < 0) {
         if (errno != ENOENT)
             gc_add(gc, GC_BLIND, journal ? "journal" : "unfinished", path, 0, "cannot open it: %s",
-                   strerror(errno));
+                   report_reason(errno));
         return 0;
     }
     /* An empty one may be about to be locked, and then filled. */
@@ -462,7 +462,7 @@ void gc_folders(struct gc *gc, const char *name)
     struct search s = {.gc = gc};
     char *path = realpath(name, NULL);
     if (!path) {
-        gc_add(gc, GC_BLIND, "folder", name, 0, "cannot look at it: %s", strerror(errno));
+        gc_add(gc, GC_BLIND, "folder", name, 0, "cannot look at it: %s", report_reason(errno));
         return;
     }
     /* The files of a reflection folder are around it. */

@@ -126,7 +126,7 @@ static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16]
         fate = judge(fd, id, manifest, &why);
         if (gc_wanted(gc, fate) && fsops->shm_unlink(object) < 0)
             gc_add(gc, GC_FAILED, "shared memory", path, bytes, "cannot remove it: %s",
-                   strerror(errno));
+                   report_reason(errno));
         else
             gc_add(gc, gc_wanted(gc, fate) ? GC_REMOVED : fate, "shared memory", path, bytes, "%s",
                    why);
@@ -143,7 +143,7 @@ void gc_shared(struct gc *gc)
     signal(SIGIO, SIG_IGN);
     int n = scandir("/dev/shm", &names, NULL, alphasort);
     if (n < 0)
-        gc_add(gc, GC_BLIND, "folder", "/dev/shm", 0, "cannot list it: %s", strerror(errno));
+        gc_add(gc, GC_BLIND, "folder", "/dev/shm", 0, "cannot list it: %s", report_reason(errno));
     for (int i = 0; i < n; i++) {
         if (parse(names[i]->d_name, id))
             look_at_object(gc, names[i]->d_name, id);

@@ -72,7 +72,7 @@ static void judge_sizes(struct look *l)
                   "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->identity.inode);
     else if (l->reflection < 0)
         judge_set(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
-                  l->folder.path, l->identity.inode, strerror(l->reflection_error));
+                  l->folder.path, l->identity.inode, report_reason(l->reflection_error));
     else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64

@@ -486,6 +486,10 @@ static int look_once(struct look *l)
     }
     if (l->manifest.fd >= 0) {
         open_reflection(l);
+        const int error = l->reflection_error;
+        if (error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO)
+            return report_errno(error, "cannot open the reflection %s/%" PRIu64, l->folder.path,
+                                l->identity.inode);
         if (look_holders(&l->manifest, &l->holders) < 0)
             return -1;
     }

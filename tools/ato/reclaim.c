@@ -62,7 +62,10 @@ static void reclaim(struct reclaimed *r, const struct look *l, bool quiet)
                                         .domain = known ? (int)l->manifest.record.domain : 0};
     int fd = look_open(r->name, O_RDWR);
     if (fd < 0) {
-        end_as(r, TOOL_BLIND, "cannot open it for writing, which is needed to give space back");
+        r->status = TOOL_BLIND;
+        (void)snprintf(r->why, sizeof(r->why),
+                       "cannot open it for writing, which is needed to give space back: %s",
+                       report_reason(errno));
         return;
     }
     char *at = ato_mmap_opt(length, fd, 0, &options);
