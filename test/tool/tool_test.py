@@ -370,6 +370,65 @@ class Doctor(Lab):
             self.assertIsNotNone(self.json('doctor', path, status=2)['error'])
 
 
+    def test_names_file_systems_that_are_refused(self):
+        shim = self.dir + '/shim.so'
+        source = """
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <stdlib.h>
+            #include <sys/vfs.h>
+            static int fake(int r, struct statfs *fs) { fs->f_type = strtoul(getenv("FAKE_TYPE"), 0, 16); return r; }
+            int statfs(const char *p, struct statfs *fs)
+            { return fake(((int (*)(const char *, struct statfs *))dlsym(RTLD_NEXT, "statfs"))(p, fs), fs); }
+            int statfs64(const char *p, struct statfs64 *fs) { return statfs(p, (struct statfs *)fs); }"""
+        if subprocess.run(['cc', '-xc', '-', '-shared', '-fPIC', '-o', shim, '-ldl'], input=source, text=True, check=False).returncode:
+            self.skipTest('needs a compiler')
+        for number, name in ('6969', 'NFS'), ('517b', 'SMB'), ('fe534d42', 'SMB'), ('ff534d42', 'SMB'), ('1021997', '9p'), \
+                            ('65735546', 'FUSE'):
+            more = {'LD_PRELOAD': shim, 'FAKE_TYPE': number}
+            self.assertIn(f'is {name}, on which locks', self.json('doctor', self.dir, status=1, **more)['obstacles'][0])
+            found = self.json('doctor', self.dir, ATO_ANY_FILE_SYSTEM='1', **more)
+            self.assertIn(f'is {name}, on which locks', found['remarks'][0])
+            self.assertEqual(found['file_system']['refused_as'], name)
+        found = self.json('doctor', self.dir, LD_PRELOAD=shim, FAKE_TYPE='ef53')
+        self.assertEqual((found['file_system']['refused_as'], found['file_system']['ofd_locks']), (None, True))
+
+    def in_namespace(self, script, *words):
+        """Runs a script with mounts of its own, which may mount a small /dev/shm; what it prints."""
+        done = subprocess.run(['unshare', '-m', 'sh', '-ec', script, 'sh', lab.TOOL, *words], env=self.env, capture_output=True,
+                              text=True, check=False)
+        if 'unshare failed' in done.stderr or 'mount:' in done.stderr:
+            self.skipTest('needs root, to mount a file system')
+        return done.stdout
+
+    def test_says_why_nothing_can_be_made_in_dev_shm(self):
+        # The tool may lie in the /dev/shm that is hidden: it is opened before.
+        mounted = 'exec 9<"$1"; mount -t tmpfs -o %s none /dev/shm; shift; "$@" /proc/self/fd/9 doctor / || true'
+        full = self.in_namespace(mounted % 'size=512k', 'env')
+        self.assertIn('no file of 1 MiB can be made in /dev/shm, where the states of a file\'s pages are kept: No space left', full)
+        self.assertNotIn('/dev/shm', self.in_namespace(mounted % 'size=0', 'env').split('Folder', 1)[1])
+        self.assertIn('kept: Read-only file system', self.in_namespace(mounted % 'ro', 'env'))
+        done = subprocess.run(['sh', '-c', 'ulimit -f 1000 && "$0" doctor "$1"', lab.TOOL, self.dir], env=self.env,
+                              capture_output=True, text=True, check=False)
+        self.assertIn("kept: File too large (this process's limit, ulimit -f", done.stdout)
+        self.assertEqual(done.returncode, 1)
+
+    def test_says_if_systemd_removes_shared_memory_at_logout(self):
+        def remarks(user, setting):
+            script = f"""mount -t tmpfs none /run; mkdir -p /run/systemd/system /run/systemd/logind.conf.d
+                printf '{setting}' >/run/systemd/logind.conf.d/x.conf
+                exec setpriv --reuid {user} --clear-groups "$1" doctor /dev/shm"""
+            said = self.in_namespace(script)
+            self.assertIn('Folder', said)
+            return 'RemoveIPC' in said
+        self.assertTrue(remarks(NOBODY, ''))
+        self.assertTrue(remarks(NOBODY, '[Login]\\nRemoveIPC=yes\\n'))
+        self.assertFalse(remarks(NOBODY, '[Login]\\n  RemoveIPC = no\\n'))
+        self.assertFalse(remarks(0, ''))
+        self.assertFalse(self.json('doctor', self.dir, user=0 if os.getuid() == 0 else None)['shm']['removed_at_logout']
+                         and not os.path.exists('/run/systemd/system'))
+
+
 class Reclaim(Lab):
     def storage(self):
         return os.stat(self.reflection()).st_blocks * 512

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "diagnosis.h"
 
+#include "logind.h"
+
 #include "reflection/format/manifest.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
@@ -13,6 +15,7 @@
 #include <libpmem.h>
 #include <limits.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +86,25 @@ static void try_file(struct medium *m, int fd)
         munmap(map, 4096);
     m->attributes = fsetxattr(fd, "user.ato", value, sizeof(value), 0) < 0 ? errno : 0;
     m->fallocate = fallocate(fd, 0, 0, MANIFEST_BYTES) < 0 ? errno : 0;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    m->locks = fcntl(fd, F_OFD_SETLK, &lock) < 0 ? errno : 0;
+}
+
+/* Returns the name of a file system on which locks, or stores to mappings, may not reach all that use a file; NULL. */
+static const char *unsafe_type(const char *folder)
+{
+    static const struct {
+        unsigned long number;
+        const char *name;
+    } types[] = {{0x6969, "NFS"},      {0x517b, "SMB"},     {0xff534d42, "SMB"},
+                 {0xfe534d42, "SMB"},  {0x01021997, "9p"},  {0x65735546, "FUSE"},
+                 {0x00c36400, "Ceph"}, {0x5346414f, "AFS"}, {0x6b414653, "AFS"},
+                 {0x73757245, "Coda"}, {0x564c, "NCP"}};
+    struct statfs fs;
+    for (size_t i = 0; statfs(folder, &fs) == 0 && i < sizeof(types) / sizeof(*types); i++)
+        if (((unsigned long)fs.f_type & 0xffffffff) == types[i].number)
+            return types[i].name;
+    return NULL;
 }
 
 /* The type as mount(8) knows it: by the number of the mount, in a line of
@@ -132,6 +154,7 @@ static int look_at_medium(struct medium *m, const char *folder)
         return -1;
     }
     name_type(folder, m->type);
+    m->unsafe = unsafe_type(folder);
     if (statvfs(folder, &vfs) == 0) {
         m->has_space = true;
         m->size = (uint64_t)vfs.f_blocks * vfs.f_frsize;
@@ -151,13 +174,17 @@ static void look_at_shm(struct shm *s)
 {
     struct statvfs vfs;
     memset(s, 0, sizeof(*s));
+    s->vanishes = logind_removes();
     if (statvfs("/dev/shm", &vfs) < 0) {
         s->error = errno;
         return;
     }
     s->size = (uint64_t)vfs.f_blocks * vfs.f_frsize;
     s->free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    s->writable = access("/dev/shm", W_OK | X_OK) == 0;
+    const int fd = make_file("/dev/shm");
+    s->tried = fd < 0 || fallocate(fd, 0, 0, 1 << 20) < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
 }
 
 static const char *variable(const char *name)
@@ -196,6 +223,7 @@ static void look_elsewhere(struct diagnosis *d, const char *folder)
     try_folder(d, d->elsewhere ? d->elsewhere : beside);
     if (!d->elsewhere)
         return;
+    d->elsewhere_unsafe = unsafe_type(d->elsewhere);
     int fd = make_file(d->elsewhere);
     d->elsewhere_domain = fd < 0 ? -1 : (int)domain_of(fd);
     if (fd >= 0)
@@ -206,6 +234,7 @@ int diagnosis_make(struct diagnosis *d, const char *folder)
 {
     memset(d, 0, sizeof(*d));
     d->name = folder;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an errno then */
     if (look_at_medium(&d->medium, folder) < 0)
         return -1;
     uname(&d->kernel);
@@ -215,6 +244,7 @@ int diagnosis_make(struct diagnosis *d, const char *folder)
     look_at_shm(&d->shm);
     look_elsewhere(d, folder);
     d->wish = variable("ATO_DURABILITY");
+    d->any = variable("ATO_ANY_FILE_SYSTEM") && strcmp(variable("ATO_ANY_FILE_SYSTEM"), "1") == 0;
     d->domain = d->medium.domain;
     if (d->elsewhere && d->elsewhere_domain > 0)
         d->domain = (int)domain_weaker(d->domain, d->elsewhere_domain);
@@ -225,6 +255,8 @@ int diagnosis_make(struct diagnosis *d, const char *folder)
 }
 
 /* ---- what it means ---- */
+
+#define UNSAFE ", on which locks and stores may not reach all programs that use a file"
 
 const char *diagnosis_reason(const struct diagnosis *d)
 {
@@ -277,22 +309,37 @@ struct obstacles diagnosis_obstacles(const struct diagnosis *d)
 {
     const struct medium *m = &d->medium;
     struct obstacles o = {0};
+    if (m->unsafe && !d->any)
+        obstacle(&o,
+                 "the file system is %s" UNSAFE
+                 ", and is refused; ATO_ANY_FILE_SYSTEM=1 takes it all the same",
+                 m->unsafe);
+    if (d->elsewhere_unsafe && !d->any)
+        obstacle(&o, "the folder that ATO_REFLECTION_DIR names is on %s" UNSAFE ", and is refused",
+                 d->elsewhere_unsafe);
     if (m->tried)
         obstacle(&o, "no file can be made there: %s", report_reason(m->tried));
     else if (m->fallocate == EOPNOTSUPP)
         obstacle(&o, "the file system cannot allocate space before it is written to (fallocate)");
     else if (m->fallocate)
         obstacle(&o, "no space can be allocated there: %s", report_reason(m->fallocate));
+    if (!m->tried && m->locks)
+        obstacle(
+            &o,
+            "the kernel or the file system has no open file description locks (F_OFD_SETLK), by "
+            "which processes see one another: %s",
+            report_reason(m->locks));
     if (!m->tried && d->folder[0])
         obstacle(&o, "reflections have no place: %s", d->folder);
     if (d->domain < 0)
         obstacle(&o, "ATO_DURABILITY is none of pmem, eadr, msync, process");
     if (d->shm.error)
         obstacle(&o, "there is no /dev/shm: %s", report_reason(d->shm.error));
-    else if (!d->shm.writable)
-        obstacle(&o, "no permission to write to /dev/shm");
-    else if (d->shm.free < 1 << 20)
-        obstacle(&o, "/dev/shm is full: the states of a file's pages are kept there");
+    else if (d->shm.tried)
+        obstacle(&o,
+                 "no file of 1 MiB can be made in /dev/shm, where the states of a file's pages are "
+                 "kept: %s",
+                 report_reason(d->shm.tried));
     return o;
 }
 
@@ -300,6 +347,16 @@ struct obstacles diagnosis_remarks(const struct diagnosis *d)
 {
     const struct medium *m = &d->medium;
     struct obstacles o = {0};
+    if (m->unsafe && d->any)
+        obstacle(&o, "the file system is %s" UNSAFE "; ATO_ANY_FILE_SYSTEM=1 takes it all the same",
+                 m->unsafe);
+    if (d->shm.vanishes)
+        obstacle(
+            &o,
+            "systemd removes what this user has in /dev/shm when the user's last session ends "
+            "(RemoveIPC in logind.conf): a process that goes on then keeps others from mapping "
+            "its files. Run it as a service under a user of the system, or set RemoveIPC=no, or "
+            "'loginctl enable-linger'");
     if (!m->tried && m->attributes)
         obstacle(&o, "the file system has no user attributes: a fast unmap makes the file plain, "
                      "and files with several links are refused");

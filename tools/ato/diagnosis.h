@@ -21,15 +21,17 @@ struct medium {
     char type[64]; /* "ext4" ... */
     int tried;     /* errno of making a file there; the trials below count if 0 */
     int map_sync;  /* of each trial: 0, or errno */
-    int attributes, fallocate;
+    int attributes, fallocate, locks;
+    const char *unsafe; /* the name of a network's or unknown kind, which libato refuses; NULL */
     bool has_space;
     uint64_t size, free, reserved; /* bytes; free to the caller, and kept for root */
     int domain;                    /* of a file there */
 };
 
 struct shm {
-    int error;
-    bool writable;
+    int error;     /* errno of looking at it */
+    int tried;     /* of making a file of 1 MiB there */
+    bool vanishes; /* what this user has there goes when the user logs out */
     uint64_t size, free;
 };
 
@@ -43,16 +45,18 @@ struct diagnosis {
     struct shm shm;
     const char *elsewhere; /* ATO_REFLECTION_DIR; NULL */
     char folder[600];      /* why reflections cannot be put where they would lie; "" */
-    int elsewhere_domain;  /* of that folder; -1: no file can be made there */
-    const char *wish;      /* ATO_DURABILITY; NULL */
-    int offered;           /* by the media */
-    int domain;            /* with the wish; -1: the wish is no domain */
+    const char *elsewhere_unsafe;
+    int elsewhere_domain; /* of that folder; -1: no file can be made there */
+    const char *wish;     /* ATO_DURABILITY; NULL */
+    bool any;             /* ATO_ANY_FILE_SYSTEM */
+    int offered;          /* by the media */
+    int domain;           /* with the wish; -1: the wish is no domain */
 };
 
 /* What a file has to have before it can be mapped there. */
 struct obstacles {
     unsigned n;
-    char all[8][256];
+    char all[8][512];
 };
 
 /* Finds all of it out. Returns 0; -1 with errno: the folder cannot be looked at. */

@@ -53,7 +53,8 @@ static void write_machine(struct json *j, const struct diagnosis *d)
     json_bool(j, "membarrier", d->membarrier);
     json_end(j);
     json_object(j, "shm");
-    json_bool(j, "usable", !d->shm.error && d->shm.writable);
+    json_bool(j, "usable", !d->shm.error && !d->shm.tried);
+    json_bool(j, "removed_at_logout", d->shm.vanishes);
     json_number(j, "size", d->shm.size);
     json_number(j, "free", d->shm.free);
     json_end(j);
@@ -74,6 +75,8 @@ static void write_json(const struct diagnosis *d, const char *error, int status)
         write_trial(&j, "map_sync", m, m->map_sync);
         write_trial(&j, "user_attributes", m, m->attributes);
         write_trial(&j, "fallocate", m, m->fallocate);
+        write_trial(&j, "ofd_locks", m, m->locks);
+        json_string(&j, "refused_as", m->unsafe);
         if (m->has_space) {
             json_number(&j, "size", m->size);
             json_number(&j, "free", m->free);
@@ -140,9 +143,13 @@ static void say_machine(const struct diagnosis *d)
         line("usable", report_reason(d->shm.error), NULL);
         return;
     }
-    line("size", text_size(text, d->shm.size), NULL);
-    line("free", text_size(text, d->shm.free),
-         d->shm.writable ? NULL : "not for you: no permission");
+    if (d->shm.size) {
+        line("size", text_size(text, d->shm.size), NULL);
+        line("free", text_size(text, d->shm.free), NULL);
+    } else {
+        line("size", "no limit", NULL);
+    }
+    line("file of 1 MiB", d->shm.tried ? report_reason(d->shm.tried) : "can be made", NULL);
 }
 
 static void say_medium(const struct diagnosis *d)
@@ -156,6 +163,7 @@ static void say_medium(const struct diagnosis *d)
     say_trial("DAX (MAP_SYNC)", m, m->map_sync, "persistent memory can be mapped directly");
     say_trial("user attributes", m, m->attributes, "by which a file finds its reflection");
     say_trial("fallocate", m, m->fallocate, "space is taken before it is written to");
+    say_trial("OFD locks", m, m->locks, "by which processes see one another");
     if (m->has_space) {
         line("size", text_size(text, m->size), NULL);
         line("free", text_size(text, m->free), "a reflection takes up to the size of its file");
@@ -169,8 +177,11 @@ static void say(const struct diagnosis *d)
     say_machine(d);
     say_medium(d);
     putchar('\n');
-    for (unsigned i = 0; i < o.n; i++)
-        printf("A file there cannot be mapped: %s.\n", o.all[i]);
+    for (unsigned i = 0; i < o.n; i++) {
+        fputs("A file there cannot be mapped: ", stdout);
+        text_put(stdout, o.all[i]);
+        puts(".");
+    }
     if (!d->medium.tried && d->domain > 0)
         printf("A file there gets the durability domain '%s': %s.\n%s\n", domain_name(d->domain),
                diagnosis_reason(d), diagnosis_survival(d->domain));
@@ -210,8 +221,9 @@ const struct tool_command doctor_command = {
     .help =
         "Shows what the CPU, the kernel, /dev/shm and the file system of FOLDER (by default the\n"
         "working directory) offer to libato; the durability domain that a file there would get,\n"
-        "and why; and the events that its bytes survive. It tests the file system with a file\n"
-        "without a name, and leaves nothing behind.\n"
+        "and why; and the events that its bytes survive. It tests the file system and /dev/shm "
+        "with\n"
+        "files without a name, and leaves nothing behind.\n"
         "\n"
         "Domains:\n"
         "  pmem     persistent memory: survives a kill, a kernel crash, a power cut\n"
