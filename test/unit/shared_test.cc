@@ -3,6 +3,7 @@
 // Is a page state made when it is first needed, and once, and is a full /dev/shm an error and no
 // signal?
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
 
@@ -275,6 +276,22 @@ TEST_F(Shared, MemoryFollowsTheTouchedPages)
         ASSERT_NE(shared_state(&s, page), nullptr);
     ASSERT_EQ(fstat(s.fd, &st), 0);
     EXPECT_LT(st.st_blocks * 512, 1 << 20);
+}
+
+// ato(7) says how much, in PROCESSES.
+TEST(SharedMemory, OfAFileTakesNoMoreThanTheManualSays)
+{
+    TempDir dir;
+    write_file(dir / "file", Bytes(20000));
+    Mapped m(dir / "file", options());
+    ASSERT_TRUE(m) << m.sentence;
+    auto taken = [&] { return stat_of(memory_of(dir / "file")).st_blocks / 2; };
+    const long more = m.stat().format == ATO_FORMAT_SPARSE ? 8 : 0;
+    EXPECT_LE(taken(), 112 + more);
+    ASSERT_TRUE(m.write(0, pattern(20000, 2)));
+    EXPECT_LE(taken(), 148 + more);
+    ASSERT_NE(ato_shared(m.base, 100), nullptr);
+    EXPECT_LE(taken(), 148 + 64 + more);
 }
 
 TEST_F(Shared, ThreadsThatRaceForAStateGetTheSame)
