@@ -115,6 +115,14 @@ class Map(Lab):
         self.assertEqual(cells[0].get('fill'), '#960018')
         self.assertEqual({c.get('fill') for c in cells[1:-1]}, {'#ffffff'})
         self.assertEqual(cells[-1][0].text, 'pages 511-511: 1 of 64 slices')
+        # The axes, and the scale of colours.
+        texts = [e.text for e in tree if e.tag.endswith('text')]
+        self.assertEqual(texts[2:], ['0', '1 MiB', '+0', '+64 KiB', '+128 KiB', '+192 KiB', 'none', '0 %', '50 %', '100 %'])
+        self.assertIn('65 of 32768 slices', texts[0])
+        self.assertEqual(texts[1], 'share of the slices of a cell (4 KiB)')
+        scale = [e.get('fill') for e in tree if e.get('width') == '16']
+        self.assertEqual((len(scale), scale[0]), (17, '#ffffff'))
+        self.assertEqual(len(set(scale)), 17)
         done = subprocess.run([TOOL, 'map', '--png', png, self.file], env=self.env, check=False,
                               capture_output=True, text=True)
         if 'without libpng' in done.stderr:
@@ -124,10 +132,12 @@ class Map(Lab):
         with open(png, 'rb') as f:
             data = f.read()
         self.assertEqual(data[:8], b'\x89PNG\r\n\x1a\n')
-        self.assertEqual(struct.unpack('>II', data[16:24]), (640, 80))
+        wide, high = struct.unpack('>II', data[16:24])
+        self.assertEqual((str(wide), str(high)), (tree.get('width'), tree.get('height')))
         rest = b''.join(data[m.end():m.end() + struct.unpack('>I', data[m.start() - 4:m.start()])[0]]
                         for m in re.finditer(b'IDAT', data))
-        self.assertEqual(len(zlib.decompress(rest)), 80 * (640 * 3 + 1))
+        pixels = zlib.decompress(rest)
+        self.assertEqual(len(pixels), high * (wide * 3 + 1))
         # Nothing else was left.
         self.assertEqual(sorted(os.listdir(self.dir)), ['.ato', 'file', 'o.png', 'o<&>.svg'])
 
