@@ -33,7 +33,7 @@ bool is_plain(const Disk &disk, bool bare)
     for (const auto &folder : disk.at(Disk::ROOT).names) // originals have no names there
         for (const auto &name : disk.at(folder.second).names)
             if (folder.first.find(".tmp") == std::string::npos &&
-                name.first.find(".stale-") == std::string::npos &&
+                name.first.find(".stale-") == std::string::npos && name.first != "README" &&
                 (bare || !is_left_over(disk, folder.second, name.first)))
                 return false;
     return true;
