@@ -9,6 +9,7 @@
 import ctypes
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -318,6 +319,9 @@ class Tool(Lab):
         def expect(words):
             nonlocal said
             while words not in said:
+                if not select.select([leader], [], [], 30)[0]:
+                    shell.kill()
+                    self.fail(f'{words} is not said, but {said}')
                 said += os.read(leader, 4096)
             said = said[said.index(words) + len(words):]
 

@@ -45,6 +45,14 @@ class Copy(Lab):
     def names(self):
         return sorted(os.listdir(self.dir))
 
+    def test_a_limit_on_the_size_of_files_is_told_as_such(self):
+        self.make('fast', size=100000)
+        done = subprocess.run(['sh', '-c', 'ulimit -f 40 && exec "$0" cp "$@"', lab.TOOL, self.file, self.dir + '/copy'],
+                              env=self.env, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("File too large (this process's limit, ulimit -f", done.stderr)
+        self.assertFalse(os.path.exists(self.dir + '/copy'))
+
     def test_copies_a_file_in_each_state_and_leaves_it_in_it(self):
         for state, expected in STATES.items():
             with self.subTest(state):

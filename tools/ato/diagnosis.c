@@ -15,7 +15,6 @@
 #include <libpmem.h>
 #include <limits.h>
 #include <linux/membarrier.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,7 +233,6 @@ int diagnosis_make(struct diagnosis *d, const char *folder)
 {
     memset(d, 0, sizeof(*d));
     d->name = folder;
-    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an errno then */
     if (look_at_medium(&d->medium, folder) < 0)
         return -1;
     uname(&d->kernel);

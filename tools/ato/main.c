@@ -7,6 +7,7 @@
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +263,8 @@ static int run(const struct tool_command *c, int argc, char **argv)
                 request.count < c->least ? "few" : "many");
         misused(c);
     }
+    if (!c->starts_program)
+        (void)signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an errno then */
     ato_set_log(ignore, NULL);
     return c->run(&request);
 }
