@@ -87,8 +87,9 @@ struct pairing_wish {
     int format;                 /* of a new reflection: enum layout_format, or FORMAT_AUTO */
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
-    bool prefer_file;       /* set the reflection aside */
-    bool prefer_reflection; /* use it, if another program wrote to the file and kept its size, or took its attribute away */
+    bool prefer_file;           /* set the reflection aside */
+    bool
+        prefer_reflection; /* use it, if the file was written and kept its size, or lost its attribute */
     /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
      * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
     int (*join)(struct pairing *pr, void *arg);
