@@ -475,8 +475,10 @@ int ato_read_original(void *dst, const void *src, size_t n);
  *   and see the committed bytes.
  *   A page that it only reads is not held. Later reads, and the commit if the transaction has written something, check
  *   that no such page has changed since.
+ *   So it is with a file's size, which ato_tx_ftruncate() holds, and which ato_tx_size() and a call that fails with
+ *   EFAULT read.
  *
- * A call fails with EAGAIN if such a page has changed, or if others held a page that the call needs for wait_ms; a
+ * A call fails with EAGAIN if such a page or size has changed, or if others held a page that the call needs for wait_ms; a
  * commit also if others hold a page that was read, since they may change it. Plain writes count too, those of the
  * calling thread included. Then the transaction is refused: it has no effect and holds nothing, every later
  * call on it is EAGAIN, and all that is left is ato_tx_abort(). Run it again from its beginning.
@@ -519,7 +521,7 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
 /*
  * ato_memcpy_opt() in a transaction: into a mapping, out of one, or both. Reads see the transaction's own writes.
  * Nothing is durable yet. Returns dst, or NULL with errno. Unless it is refused, the transaction is as it was before
- * the call.
+ * the call, but for the file's size, which EFAULT has told it (ato_tx_size()).
  *   EACCES, EFAULT, EIO, ENOMEM, ENOSPC   as ato_memcpy()
  *   EACCES     src lies in a mapping of a read-only descriptor: such reads need ATO_TX_READ_COMMITTED
  *   E2BIG      more pages than max_bytes
@@ -547,8 +549,9 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
 /* Return the size of the file in whose mapping addr lies as the transaction sees it: with its own changes of the size, else as
- * ato_size(). The commit does not check whether others have changed it meanwhile. -1 with EINVAL: not in a mapping, or the
- * transaction is over; EPERM, EAGAIN: as ato_tx_memcpy(). Since 0.1. */
+ * ato_size(). That is a read, which counts as one page: if others change the size before the transaction ends, it is refused.
+ * So two transactions cannot both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; E2BIG,
+ * EACCES, EAGAIN, EPERM and others: as a read by ato_tx_memcpy(). Since 0.1. */
 off_t ato_tx_size(ato_tx *tx, const void *addr);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).

@@ -232,12 +232,13 @@ static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t,
         return 1;
     CALL_ON(call, m);
     struct file *f = m->file;
-    const uint64_t page = (m->offset + (uint64_t)((const char *)src - m->base)) / PAGE_BYTES;
+    const uint64_t offset = m->offset + (uint64_t)((const char *)src - m->base),
+                   page = offset / PAGE_BYTES;
     const uint64_t noted = t->notes.n;
     uint64_t version;
     int r = 1;
     if (read_at_once(m, src, dst, n, false, &version) && !(t->set.n && claim_find(t, f, page)))
-        r = notes && (notes_add(t, f, page, version) < 0 || notes_hold(t) < 0) ? -1 : 0;
+        r = notes && (notes_add(t, f, page, offset + n, version) < 0 || notes_hold(t) < 0) ? -1 : 0;
     if (r == 0) {
         range_count_read(m, n);
     } else {
@@ -287,6 +288,23 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
     return 0;
 }
 
+/* After a call that failed with EFAULT: perhaps the range lies beyond the end of a file. That tells the caller of the file's size,
+ * so it is noted. Makes the call again: another process may have changed the size before it was noted. */
+static __attribute__((noinline)) int move_beyond(struct tx *t, void *dst, const void *src, size_t n,
+                                                 unsigned flags)
+{
+    const void *const sides[] = {dst, src};
+    for (unsigned i = 0; i < 2; i++) {
+        struct mapping *m = table_find(sides[i]);
+        if (m && !m->file->reader && notes_add_size(t, m) < 0)
+            return -1;
+    }
+    const int r = move(t, dst, src, n, flags);
+    if (r < 0 && errno == EFAULT)
+        (void)notes_hold(t);
+    return r;
+}
+
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags)
 {
     struct tx *t = enter(tx);
@@ -297,9 +315,8 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
         r = read_page_at_once(t, dst, src, n);
     if (r > 0)
         r = move(t, dst, src, n, flags);
-    /* Perhaps others have cut the file since the transaction read how long it is. */
-    if (r < 0 && errno == EFAULT)
-        (void)notes_hold(t);
+    if (__builtin_expect(r < 0, 0) && errno == EFAULT)
+        r = move_beyond(t, dst, src, n, flags);
     leave(t);
     return r < 0 ? NULL : dst;
 }
@@ -324,9 +341,17 @@ off_t ato_tx_size(ato_tx *tx, const void *addr)
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    const struct mapping *m = table_expect(addr);
-    const struct part *part = m ? claim_sizing(t, m->file) : NULL;
-    const off_t size = part ? (off_t)part->size : m ? ato_size(addr) : -1;
+    struct mapping *m = table_expect(addr);
+    const unsigned parts = t->nparts;
+    off_t size = -1;
+    if (m && notes_add_size(t, m) == 0) {
+        const struct part *part = claim_sizing(t, m->file);
+        size = part ? (off_t)part->size : ato_size(addr);
+        if (size >= 0 && notes_hold(t) < 0)
+            size = -1;
+    }
+    if (size < 0)
+        claim_drop_parts(t, parts);
     leave(t);
     return size;
 }

@@ -131,7 +131,7 @@ static void show_all(struct commit *c)
         /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
         __atomic_store_n(&f->shared.header->size, part->size, __ATOMIC_RELEASE);
         f->pairing.size = part->size;
-        page_turn_mark(&f->shared.header->sizing);
+        page_unmark_changed(&f->shared.header->sizing);
         part->resizes = false;
     }
     for (uint64_t i = 0; i < h->n; i++) {

@@ -161,7 +161,8 @@ struct shared_header {
     uint32_t
         gives_back; /* what is unused in the reflection, when the last process unmaps the file (reclaim.h) */
     uint64_t died; /* a process has died while the file was mapped */
-    /* Held by the transaction that changes the size, reserved before any page; its version changes with the size. */
+    /* Held by the transaction that changes the size, reserved before any page; its version changes with the size, as a page's
+     * with its content. */
     struct page_state sizing;
 };
 
@@ -171,7 +172,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 14
+#define SHARED_VERSION 15
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u

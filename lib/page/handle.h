@@ -27,11 +27,11 @@
 
 struct queue;
 
-/* What a transaction has read and does not hold (notes.h). The memory is kept for the next transaction. */
+/* What a transaction has read and does not hold (notes.h): a page, or a file's size. The memory is kept for the next transaction. */
 struct note {
     struct file *file;
-    const struct page_state *state;
-    uint64_t page;
+    const struct page_state *state; /* of the page; or `sizing` */
+    uint64_t end; /* bytes of the file: up to where the page was read; 0: the size */
     uint32_t content;
     uint32_t at; /* its place in the hash table */
 };

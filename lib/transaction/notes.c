@@ -56,25 +56,53 @@ static int make_room(struct notes *n)
     return 0;
 }
 
-int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version)
+static int add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end,
+               uint64_t version)
 {
-    const struct page_state *s = shared_peek(&f->shared, page);
     struct notes *n = &t->notes;
     const uint32_t content = page_content(version);
     if (n->n == n->room && make_room(n) < 0)
         return -1;
     const uint32_t at = place_of(n, s);
-    if (n->index[at])
-        return n->each[n->index[at] - 1].content == content ? 0 : has_changed(t, f);
+    if (n->index[at]) {
+        struct note *known = &n->each[n->index[at] - 1];
+        known->end = known->end > end ? known->end : end;
+        return known->content == content ? 0 : has_changed(t, f);
+    }
     if (n->n == t->max_pages)
         return report_error(E2BIG,
                             "a transaction that reads %llu pages: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
                             (unsigned long long)n->n + 1, (unsigned long long)t->max_pages);
     n->each[n->n++] =
-        (struct note){.file = f, .state = s, .page = page, .content = content, .at = at};
+        (struct note){.file = f, .state = s, .end = end, .content = content, .at = at};
     n->index[at] = (uint32_t)n->n;
     return 0;
+}
+
+int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t end, uint64_t version)
+{
+    return add(t, f, shared_peek(&f->shared, page), end, version);
+}
+
+int notes_add_size(struct tx *t, struct mapping *m)
+{
+    struct file *f = m->file;
+    const struct page_state *sizing = &f->shared.header->sizing;
+    if ((t->flags & ATO_TX_READ_COMMITTED) || claim_sizing(t, f))
+        return 0;
+    if (f->reader)
+        return notes_refuse_reader(f);
+    const uint64_t version = read_steady_version(f, sizing);
+    return version && claim_part(t, m, false) ? add(t, f, sizing, 0, version) : -1;
+}
+
+int notes_refuse_reader(const struct file *f)
+{
+    return report_error(EACCES,
+                        "a transaction cannot note what it reads of %s, which may only be read "
+                        "here: begin it with ATO_TX_READ_COMMITTED",
+                        f->pairing.path);
 }
 
 /* The newest one first: the search for an older one ends before the place of a newer one. */
@@ -143,12 +171,12 @@ static uint64_t moment(const struct tx *t)
     return sum;
 }
 
-/* Returns true if the page begins at byte `end` of its file, or behind it, and none of these transactions changes the
- * file's size. */
+/* Returns true if the page was read beyond byte `end` of its file, and none of these transactions changes the file's
+ * size. */
 static bool is_behind(const struct note *at, uint64_t end, struct tx *const *with, unsigned n)
 {
     unsigned i = 0;
-    if (at->page * PAGE_BYTES < end)
+    if (at->end <= end)
         return false;
     while (i < n && !claim_sizing(with[i], at->file))
         i++;

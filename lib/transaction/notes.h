@@ -13,9 +13,13 @@
  * go on without seeing this one. For that its pages say that it commits, from before the check until it is visible,
  * and transactions that have noted such a page wait, or are refused.
  *
- * A cut changes the content of no page. So a noted page behind the end counts as changed, too. The transaction that cuts it
- * off does not hold it, but holds `sizing`: that says whether the transaction commits. `cut` (resize.h) says where the part
- * begins that it cuts off.
+ * A cut changes the content of no page. So a noted page that was read beyond the end counts as changed, too. The transaction
+ * that cuts it off does not hold it, but holds `sizing`: that says whether the transaction commits. `cut` (resize.h) says where
+ * the part begins that it cuts off.
+ *
+ * A transaction that asks for a file's size, or is told that a range lies beyond the end, has read the size. That is noted like
+ * a page: `sizing` is its state, whose content is the size. So two transactions that append at the end which both have read
+ * cannot both commit.
  *
  * Modelled in serial.pml.
  */
@@ -24,11 +28,18 @@
 
 #include "lib/page/handle.h"
 
-/* Notes a page that was read when it had `version`. Returns 0; -1 with EAGAIN: it was read before with another
- * content; E2BIG, ENOMEM. */
-int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t version);
+/* Notes a page that was read, up to byte `end` of the file, when it had `version`. Returns 0; -1 with EAGAIN: it was read before
+ * with another content; E2BIG, ENOMEM. */
+int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t end, uint64_t version);
 
-/* Returns 0 if no noted page has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
+/* Notes the size of m's file, which the caller reads after that, and adds a part for the mapping. Does nothing if the transaction
+ * changes the size itself, or is READ_COMMITTED. Returns 0; -1: as notes_add(), EACCES, or the size cannot be read. */
+int notes_add_size(struct tx *t, struct mapping *m);
+
+/* Reports that nothing of a file can be noted which this process may only read. Returns -1 with EACCES. */
+int notes_refuse_reader(const struct file *f);
+
+/* Returns 0 if nothing that is noted has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
 int notes_hold(struct tx *t);
 
 /* Called before the check at the commit (`begins`), and when the commit is visible, or has failed: the pages of the transaction

@@ -9,6 +9,7 @@
 #include "lib/page/reservation.h"
 #include "lib/read/guard.h"
 #include "lib/transaction/claim.h"
+#include "lib/transaction/notes.h"
 #include "lib/transaction/queue.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
@@ -60,8 +61,10 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
     if (claim_waited(t, reservation_take(f, s, &patience)) < 0)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, 0), __ATOMIC_RELAXED);
-    /* First cut off what an earlier growth or shrink has left beyond the end. */
-    if (file_check(f) < 0 || refresh_size(f) < 0 || on_media(f, growth_end, size) < 0) {
+    /* Nobody else changes the size from now on. Has it changed since the transaction read it, or what it read beyond the end?
+     * Then cut off what an earlier growth or shrink has left beyond the end. */
+    if (file_check(f) < 0 || notes_hold(t) < 0 || refresh_size(f) < 0 ||
+        on_media(f, growth_end, size) < 0) {
         resize_end(part);
         return -1;
     }

@@ -37,7 +37,7 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         if (r == 0 && !claim_find(t, m->file, page))
-            r = notes_add(t, m->file, page, *version);
+            r = notes_add(t, m->file, page, page * PAGE_BYTES + begin + bytes, *version);
         version++;
     }
     read_versions_free(&v);
@@ -79,10 +79,7 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
     struct file *f = m->file;
     uint64_t held;
     if (f->reader && !(t->flags & ATO_TX_READ_COMMITTED))
-        return report_error(EACCES,
-                            "a transaction cannot note what it reads of %s, which may only be read "
-                            "here: begin it with ATO_TX_READ_COMMITTED",
-                            f->pairing.path);
+        return notes_refuse_reader(f);
     if (f->reader) /* the transaction has nothing in that file */
         return reader_read(m, offset, dst, n);
     if (hold_for_read(t, f, offset, n, &held) < 0 ||

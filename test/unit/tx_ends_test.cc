@@ -133,7 +133,7 @@ TEST_P(Tx, UnmapWithAnOpenTransactionIsEbusy)
 {
     ato_tx *t = begin();
     Bytes some(10);
-    ASSERT_EQ(ato_tx_memcpy(t, some.data(), m->base + SIZE, 10, 0), nullptr); // a call that fails
+    ASSERT_EQ(ato_tx_memcpy(t, &some, &t, 10, 0), nullptr); // a call that fails
     ASSERT_EQ(m->unmap(ATO_UNMAP_FAST), 0) << m->sentence;
     map();
     ASSERT_NE(ato_tx_memcpy(t, some.data(), m->base, 10, 0), nullptr);
@@ -152,8 +152,11 @@ TEST_P(Tx, UnmapWithAnOpenTransactionIsEbusy)
 
 TEST_P(Tx, FailedCallKeepsNoMapping)
 {
-    ato_tx *t = begin();
-    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, m->base + SIZE, 10, 0), EFAULT, "end"));
+    ato_tx_options o = {};
+    o.struct_size = sizeof(o);
+    o.max_bytes = 2 * PAGE;
+    ato_tx *t = ato_tx_begin_opt(&o);
+    EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, m->base, 3 * PAGE, 0), E2BIG, "max_bytes"));
     EXPECT_EQ(m->unmap(ATO_UNMAP_FAST), 0) << m->sentence;
     EXPECT_EQ(ato_tx_commit(t), 0);
 }
