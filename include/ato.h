@@ -21,6 +21,8 @@
  *                stores and loads are on x86: writes become visible in order, and a later read
  *                of the same thread may take effect before them. Do not call any function from a signal
  *                handler, nor leave a call by longjmp() or thread cancellation.
+ *   Exceptions   of C++ may leave the function of ato_tx_run(), and no other function that is passed to the
+ *                library: these are called while it holds locks.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the file's
  *                domain (ATO_DOMAIN_...). When it fails, nothing has changed, except after EIO from a
@@ -508,6 +510,7 @@ int ato_tx_adopt(ato_tx *tx);
  *
  * fn may run any number of times, so what it changes outside the mappings must be right after any number of runs.
  * When a call on tx fails, fn must return, with a value other than 0. It must not commit or abort tx.
+ * If an exception of C++ leaves fn, the transaction is aborted and not run again, and the exception goes on to the caller.
  *
  * Durable when it returns 0. Otherwise nothing has changed (except after EIO, as for ato_tx_commit()), and the
  * result is what fn returned, with errno as fn left it; or -1 with errno:

@@ -6,7 +6,7 @@
  * stores itself as the owner, makes every thread execute a barrier, and checks whether the old owner is in a call.
  * Either the old owner has seen the new one by then, and its call is refused, or it is seen to be busy.
  */
-#include "ato.h"
+#include "lib/api/transact.h"
 
 #include "lib/api/options.h"
 #include "lib/commit/journals.h"
@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) struct tx *enter(const ato_tx *tx)
     return NULL;
 }
 
-static ato_tx *begin(const struct ato_tx_options *o)
+ato_tx *transact_begin(const struct ato_tx_options *o)
 {
     const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
     if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0))
@@ -120,13 +120,13 @@ static ato_tx *begin(const struct ato_tx_options *o)
 
 ato_tx *ato_tx_begin(unsigned flags)
 {
-    return begin(&(struct ato_tx_options){.flags = flags});
+    return transact_begin(&(struct ato_tx_options){.flags = flags});
 }
 
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
 {
     struct ato_tx_options o;
-    return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : begin(&o);
+    return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : transact_begin(&o);
 }
 
 int ato_tx_adopt(ato_tx *tx)
@@ -446,38 +446,4 @@ int ato_tx_together(const void *a, const void *b)
     CALL_ON(x_call, x);
     CALL_ON(y_call, y);
     return journals_alike(x->file, y->file);
-}
-
-int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_options *opt)
-{
-    struct ato_tx_options o;
-    const uint64_t began = clock_ns();
-    if (!fn)
-        return report_error(EINVAL, "no function to run");
-    if (options_take(&o, sizeof(o), opt, "ato_tx_options") < 0)
-        return -1;
-    for (;;) {
-        ato_tx *tx = begin(&o);
-        if (!tx)
-            return -1;
-        int r = fn(tx, arg);
-        if (r == 0)
-            r = ato_tx_commit(tx);
-        if (r == 0)
-            return 0;
-        const int error = errno;
-        const struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
-        const bool refused = t && t->refused;
-        if (t)
-            (void)ato_tx_abort(tx);
-        errno = error;
-        const uint64_t limit = o.run_ms ? o.run_ms : reservation_patience_ms();
-        if (!refused)
-            return r;
-        if (clock_ns() - began >= limit * 1000000)
-            return report_error(EAGAIN,
-                                "the transaction was refused for %llu ms (ato_tx_options.run_ms): "
-                                "others change what it reads, or keep what it writes",
-                                (unsigned long long)limit);
-    }
 }

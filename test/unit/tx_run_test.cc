@@ -97,6 +97,39 @@ TEST_P(TxRun, GivesBackTheResultOfItsFunctionAndHasNoEffectThen)
     EXPECT_TRUE(m->write(7 * PAGE, pattern(10, 2))) << m->sentence; // and holds nothing
 }
 
+TEST_P(TxRun, IsAbortedByAnExceptionThatItPassesOn)
+{
+    struct Mine {
+        int runs;
+    };
+    int runs = 0;
+    const auto throws = [&](bool refuse) {
+        return run([&, refuse](ato_tx *t) {
+            EXPECT_EQ(look(t, 3), 0) << ato_errormsg();
+            EXPECT_EQ(write(t, 7), 0) << ato_errormsg();
+            if (refuse) {
+                std::thread([&] {
+                    EXPECT_TRUE(m->write(3 * PAGE, pattern(10, 2))) << m->sentence;
+                }).join();
+                EXPECT_EQ(look(t, 4), -1);
+            }
+            throw Mine{++runs};
+            return 0;
+        });
+    };
+    for (bool refuse : {false, true}) {
+        try {
+            throws(refuse);
+            ADD_FAILURE() << "it was not passed on";
+        } catch (const Mine &mine) {
+            EXPECT_EQ(mine.runs, refuse ? 2 : 1); // not run again
+        }
+        EXPECT_EQ(m->read(7 * PAGE, PAGE), Bytes(&model[7 * PAGE], &model[8 * PAGE]));
+        EXPECT_EQ(run([&](ato_tx *t) { return write(t, 8); }), 0) << ato_errormsg();
+    }
+    EXPECT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0) << m->sentence; // and nothing is open
+}
+
 TEST_P(TxRun, EndsAfterRunMs)
 {
     Holder holder(*this, 3);
