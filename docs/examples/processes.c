@@ -26,10 +26,10 @@ struct counters {
     uint64_t each[WORKERS];
 };
 
-static struct counters *map(const char *name, int flags)
+static struct counters *map(const char *name)
 {
-    int fd = open(name, O_RDWR | flags, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(struct counters)) < 0)
+    int fd = open(name, O_RDWR | O_CREAT, 0600);
+    if (fd < 0)
         err(1, "%s", name);
     struct counters *c = ato_mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
@@ -62,7 +62,7 @@ static int count(ato_tx *tx, void *arg)
 /* After a fork a process has no mappings of libato: it makes its own. */
 static void work(const char *name, int which)
 {
-    struct place p = {map(name, 0), which};
+    struct place p = {map(name), which};
     for (int i = 0; i < TIMES; i++)
         if (ato_tx_run(count, &p, NULL) != 0)
             errx(1, "%s", ato_errormsg());
@@ -74,7 +74,11 @@ int main(int argc, char **argv)
     if (argc != 2)
         errx(64, "usage: processes FILE");
     pid_t pids[WORKERS];
-    struct counters *c = map(argv[1], O_CREAT | O_TRUNC);
+    struct counters *c = map(argv[1]);
+    /* Zeros, also if a run that was killed has left something: neither O_TRUNC nor ftruncate(2), after which libato would refuse
+     * the file. */
+    if (ato_ftruncate(c, 0) < 0 || ato_ftruncate(c, sizeof(*c)) < 0)
+        errx(1, "%s", ato_errormsg());
     for (int i = 0; i < WORKERS; i++) {
         pids[i] = fork();
         if (pids[i] < 0)

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,15 +33,14 @@ struct records {
 /* A new file is zeros: no records. */
 static struct records *map(const char *name)
 {
-    struct stat st;
     int fd = open(name, O_RDWR | O_CREAT, 0600);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        err(1, "%s", name);
-    if (st.st_size == 0 && ftruncate(fd, sizeof(struct records)) < 0)
+    if (fd < 0)
         err(1, "%s", name);
     struct records *r = ato_mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd); /* the mapping does not need it */
-    if (r == MAP_FAILED)
+    /* Only a new file, and when it is mapped: ftruncate(2) before each map would change a file of which parts are in its
+     * reflection, because a run was killed, and libato would refuse it. */
+    if (r == MAP_FAILED || (ato_size(r) == 0 && ato_ftruncate(r, sizeof(*r)) < 0))
         errx(1, "%s", ato_errormsg());
     return r;
 }
