@@ -73,7 +73,8 @@ enum ato_domain {
 };
 
 enum ato_format {
-    /* One RefPage for each page of the file; space only where written. With max_reflection_bytes sparse. */
+    /* One RefPage for each page of the file; space only where written, and on a disk near it. With max_reflection_bytes
+     * sparse. */
     ATO_FORMAT_DENSE = 0,
     ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 2    /* sparse if a dense one might fill the disk (ato_mmap(3)) */

@@ -29,6 +29,9 @@
 #define CHUNK_META_SPACE 0x2000u
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
+/* Dense: how often this process gave pages space in the reflection one by one; valid without CHUNK_ASKED (space.c). */
+#define CHUNK_SINGLES    0xff0000u
+#define CHUNK_ONE_SINGLE 0x010000u
 
 enum { FILE_SPARES = 64 };
 
@@ -52,7 +55,7 @@ struct file {
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
-    uint16_t *chunks;   /* CHUNK_ bits, of each 512 pages */
+    uint32_t *chunks;   /* CHUNK_ bits, of each 512 pages */
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;

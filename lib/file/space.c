@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
@@ -58,13 +59,13 @@ static uint16_t o_pages(const struct file *f, uint64_t chunk)
 /* Returns the chunk's CHUNK_ bits, or -1. */
 static int ask_chunk(struct file *f, uint64_t chunk)
 {
-    uint16_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
+    uint32_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
     if (known & CHUNK_ASKED)
-        return known;
+        return (int)known;
     uint64_t meta = layout_meta_page(LAYOUT_DENSE, chunk), data = UINT64_MAX;
     if (!f->sparse && find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    uint16_t found = CHUNK_ASKED | o_pages(f, chunk);
+    uint32_t found = CHUNK_ASKED | o_pages(f, chunk);
     if (data < meta + PAGE_BYTES)
         found |= CHUNK_META_WORDS;
     /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Each answer
@@ -72,19 +73,27 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         if (known & CHUNK_ASKED)
-            return known;
-    return known | found;
+            return (int)known;
+    return (int)(known | found);
 }
 
-static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
+/* Makes a range of the view of the original or the reflection storable. Returns 0; -1 with errno and no sentence. */
+static int take(struct file *f, char *view, uint64_t at, uint64_t n)
 {
     const bool is_o = view == f->o, on_tmpfs = is_o ? f->holes_fault : f->r_holes_fault;
     const int fd = is_o ? f->pairing.original : f->pairing.reflection;
     /* Where there is data already, fallocate() would only make the next flush write the inode too. */
     const bool has_data = is_o && !on_tmpfs && lseek(fd, (off_t)at, SEEK_HOLE) >= (off_t)(at + n);
     /* On tmpfs, allocated pages can be stored to. */
-    if ((has_data || fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0) &&
-        (on_tmpfs || domain_make_storable(f->persist.domain, view + at, n) == 0))
+    return (has_data || fsops->fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0) &&
+                   (on_tmpfs || domain_make_storable(f->persist.domain, view + at, n) == 0)
+               ? 0
+               : -1;
+}
+
+static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const char *what)
+{
+    if (take(f, view, at, n) == 0)
         return 0;
     return report_errno(
         errno,
@@ -156,8 +165,7 @@ int space_make_meta(struct file *f, uint64_t chunk)
         return -1;
     if (f->sparse)
         return 0;
-    __atomic_or_fetch(&f->chunks[chunk], (uint16_t)(CHUNK_META_SPACE | CHUNK_META_WORDS),
-                      __ATOMIC_RELAXED);
+    __atomic_or_fetch(&f->chunks[chunk], CHUNK_META_SPACE | CHUNK_META_WORDS, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -265,16 +273,58 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
     return r;
 }
 
+/* ---- RefPages of a dense reflection ---- */
+
+/* On a disk each extent costs time when the reflection is removed: some 50 us, and much more where the file system discards what it
+ * frees. So scattered pages get space in aligned runs of RUN pages, those that are not held as well: nobody gives space back near a
+ * held page (space_near()). Their states do not say so; the first write to them asks again, which is cheap.
+ *
+ * A run costs time and space too, in vain if none of its other pages is written. So runs begin in a chunk where SINGLES pages were
+ * given space one by one. */
+enum { RUN = 16, SINGLES = 16 };
+
+/* Returns true if the file system has room for a copy of the whole file. */
+static bool has_plenty(const struct file *f)
+{
+    struct statfs fs;
+    return fstatfs(f->pairing.reflection, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= file_size(f);
+}
+
+/* Counts an allocation in a chunk. Returns true if it was preceded by SINGLES others. A guess: threads may miss each other's. */
+static bool count_single(struct file *f, uint64_t chunk)
+{
+    uint32_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
+    if ((known & CHUNK_SINGLES) >= SINGLES * CHUNK_ONE_SINGLE)
+        return true;
+    (void)__atomic_compare_exchange_n(&f->chunks[chunk], &known, known + CHUNK_ONE_SINGLE, false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* Gives n held pages of one chunk space, and perhaps those beside them. */
+static int make_refpages(struct file *f, uint64_t page, uint64_t n)
+{
+    if (space_is_joint(f) && !f->budget && n < RUN && count_single(f, page / CHUNK_PAGES) &&
+        has_plenty(f)) {
+        const uint64_t first = page / RUN * RUN, end = (page + n + RUN - 1) / RUN * RUN,
+                       all = layout_pages(file_size(f));
+        /* Behind the end the reflection may be too short. If this fails, the pages themselves may still get space. */
+        if (end <= all &&
+            take(f, f->r, layout_refpage(LAYOUT_DENSE, first), (end - first) * PAGE_BYTES) == 0)
+            return 0;
+    }
+    return allocate(f, f->r, layout_refpage(LAYOUT_DENSE, page), n * PAGE_BYTES,
+                    "the reflection of");
+}
+
 /* ---- */
 
 static int make_reflection(struct file *f, uint64_t page, uint64_t n)
 {
     if (f->sparse)
         return make_places(f, page, n);
-    return space_make_meta(f, page / CHUNK_PAGES) < 0
-               ? -1
-               : allocate(f, f->r, layout_refpage(LAYOUT_DENSE, page), n * PAGE_BYTES,
-                          "the reflection of");
+    return space_make_meta(f, page / CHUNK_PAGES) < 0 ? -1 : make_refpages(f, page, n);
 }
 
 int space_run_end(struct space_run *r)

@@ -237,6 +237,54 @@ TEST_P(SpaceInMemory, NoSpaceIsGivenBackBeforeTheFileIsPlain)
     EXPECT_EQ(read_file(file), pattern(content.size(), 3));
 }
 
+// ---- how much at once ---------------------------------------------------------------------------
+
+size_t allocated; // bytes, by the last call
+
+int note_length(int fd, int mode, off_t offset, off_t n)
+{
+    allocated = static_cast<size_t>(n);
+    return fsops_real.fallocate(fd, mode, offset, n);
+}
+
+struct SpaceInRuns : Space {
+};
+ON(SpaceInRuns, TMPFS, EXT4);
+
+// On a disk each extent costs time at the end. In memory it does not, and runs would take memory.
+TEST_P(SpaceInRuns, ScatteredPagesOnADiskGetTheirsForManyAtOnceIfManyAreWrittenAndThereIsPlenty)
+{
+    DENSE_ONLY("a sparse reflection has no scattered pages");
+    const bool in_runs = GetParam().mkfs;
+    constexpr size_t N = 500 * PAGE; // the last run has no room
+    Bytes model = pattern(N, 1);
+    write_file(file, model);
+    Mapped m(file, gather());
+    ASSERT_TRUE(m) << m.sentence;
+    struct fsops noting = fsops_real;
+    noting.fallocate = note_length;
+    const struct fsops *before = fsops;
+    fsops = &noting;
+    const auto pages_for = [&](size_t page) {
+        allocated = 0;
+        EXPECT_TRUE(m.write(page * PAGE, pattern(100, page))) << m.sentence;
+        model = over(model, page * PAGE, pattern(100, page));
+        return allocated / PAGE;
+    };
+    pages_for(1); // and the meta page, with the first RefPage
+    for (size_t page = 32; page < 16 * 32; page += 32)
+        EXPECT_EQ(pages_for(page < 500 ? page : 2), 1u) << page;
+    EXPECT_EQ(pages_for(305), in_runs ? 16u : 1u);
+    EXPECT_EQ(pages_for(497), 1u) << "not behind the end of the file";
+    fill(ballast);
+    ASSERT_EQ(truncate(ballast.c_str(), stat_of(ballast).st_size - off_t(N / 2)), 0);
+    EXPECT_EQ(pages_for(370), 1u) << "not what others may need";
+    fsops = before;
+    make_room();
+    EXPECT_EQ(m.read(), model);
+    expect_plain(m, model);
+}
+
 struct SpaceOnDisk : Space {
 };
 ON(SpaceOnDisk, EXT4_1K);
