@@ -162,6 +162,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
                       &pr->identity.trust) < 0)
         return -1;
     f->shared.header->settled = flushed || pr->settled;
+    f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
     if (f->sparse && index_places(f) < 0)
         return -1;
     if (attach_enter(f) < 0)
@@ -427,8 +428,13 @@ static int detach_last(struct file *f, const struct leaving *l)
                          "%s is unmapped, but not plain: a commit may be in doubt, which the next "
                          "map of the file finishes or drops",
                          pr->path);
-    else if (!doubt)
-        r = l->plain ? pairing_remove(pr) : pairing_clean(pr, written);
+    else if (!doubt && !l->plain)
+        r = pairing_clean(pr, written);
+    else if (!doubt) {
+        if (written)
+            pairing_stamp(pr);
+        r = pairing_remove(pr);
+    }
     /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
         redo_sweep(&pr->folder);

@@ -236,6 +236,18 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
     return pr->newborn ? birth_finish(pr) : birth_write_record(pr);
 }
 
+void pairing_stamp(struct pairing *pr)
+{
+    /* The kernel stamps writes with a coarse clock: a write by another program within the same tick would not change mtime. A
+     * stamp of the fine clock cannot coincide by chance. */
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
+    clock_gettime(CLOCK_REALTIME, &times[1]);
+    /* Only the owner may choose a time. Others that may write can set the present one, for atime too. */
+    if (fsops->futimens(pr->original, times) < 0 &&
+        (errno != EPERM || fsops->futimens(pr->original, NULL) < 0))
+        report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
+}
+
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
@@ -254,22 +266,14 @@ int pairing_clean(struct pairing *pr, bool written)
      * explorer: drop fsync survives: no kernel of its rules moves mtime by itself. */
     if (fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
-    /* The kernel stamps writes with a coarse clock: a write by another program within the same tick would not
-     * change mtime. A stamp of the fine clock cannot coincide by chance. A process that died, so that this one found what
-     * is visible not settled, did not stamp what it wrote. */
-    bool stamp = written || !(pr->settled || pr->joined);
-    if (stamp) {
-        struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
-        clock_gettime(CLOCK_REALTIME, &times[1]);
-        if (fsops->futimens(pr->original, times) < 0)
-            report_log(REPORT_INFO, "cannot set the mtime of %s", pr->path);
-    }
+    if (written)
+        pairing_stamp(pr);
     if (fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot stat %s", pr->path);
     /* persist-order M2 (reader: check_not_written): the mtime is durable on the original before the record
      * that it will be compared with. Otherwise after a power cut an untouched file could look as if another
      * program had written to it. */
-    if (stamp && fsops_fsync(pr->original) < 0)
+    if (written && fsops_fsync(pr->original) < 0)
         return report_errno(errno, "cannot sync %s", pr->path);
     pr->record.state = MANIFEST_CLEAN;
     pr->record.clean_size = (uint64_t)st.st_size;

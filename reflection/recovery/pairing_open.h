@@ -34,8 +34,12 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish);
  * sentence. */
 int pairing_use(struct pairing *pr, uint64_t shm_generation);
 
-/* Sets state `clean`. To be called when no mapping of the original is left, since its mtime must not change
- * any more. `written`: the file was written. Durable when it returns 0; -1 with a sentence. */
+/* Gives the original the present time as its mtime. To be called when no mapping of the original is left, as the kernel moves it for
+ * stores through one; but not on tmpfs, and not for each store. If it fails, that is logged. */
+void pairing_stamp(struct pairing *pr);
+
+/* Sets state `clean`, after pairing_stamp() if the file was `written`. To be called when no mapping of the original is left, since its mtime must not change
+ * any more. Durable when it returns 0; -1 with a sentence. */
 int pairing_clean(struct pairing *pr, bool written);
 
 #endif

@@ -2,6 +2,7 @@
 //
 // Which files and objects does an unmap leave? Fast and spatial unmaps, their options and errors.
 #include "reflection/media/races.h"
+#include "support/child.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +11,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
+#include <utility>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace support;
@@ -75,6 +80,50 @@ TEST_P(Unmap, FastKeepsTheReflectionAndEverythingInIt)
         EXPECT_EQ(journals_of(path).size(), 0u);
         EXPECT_EQ(shared_objects(id), 0u);
     }
+}
+
+// By which make, rsync and others tell whether it has changed.
+TEST_P(Unmap, SpatialMovesMtimeIfAndOnlyIfTheFileHasChanged)
+{
+    enum { READ, WRITTEN, READ_BETWEEN, WRITTEN_BEFORE_A_FAST_UNMAP, KILLED };
+    for (const char *below : {"/dev/shm", "/tmp"})
+        for (int how = READ; how <= KILLED; how++) {
+            SCOPED_TRACE(std::string(below) + " " + std::to_string(how));
+            TempDir place(below);
+            const std::string name = place / "file";
+            const auto session = [&](bool writes, int mode) {
+                Mapped m(name, options(GetParam()));
+                ASSERT_TRUE(m) << m.sentence;
+                EXPECT_FALSE(m.read(0, 10).empty()) << m.sentence;
+                if (writes) {
+                    EXPECT_TRUE(m.write(5000, {'x'})) << m.sentence;
+                }
+                EXPECT_EQ(m.unmap(mode), 0) << m.sentence;
+            };
+            write_file(name, Bytes(20000, 'a'));
+            const timespec old[2] = {{1000000000, 0}, {1000000000, 5}};
+            ASSERT_EQ(utimensat(AT_FDCWD, name.c_str(), old, 0), 0);
+            if (how == KILLED) {
+                ASSERT_EQ(in_child([&] {
+                              Mapped m(name, options(GetParam()));
+                              _exit(m && m.write(5000, {'x'}) ? 0 : 1);
+                              return 1;
+                          }),
+                          0);
+            }
+            if (how == WRITTEN_BEFORE_A_FAST_UNMAP)
+                session(true, ATO_UNMAP_FAST);
+            if (how == READ_BETWEEN)
+                session(false, ATO_UNMAP_FAST);
+            timespec before;
+            clock_gettime(CLOCK_REALTIME, &before);
+            session(how == WRITTEN, ATO_UNMAP_SPATIAL);
+            const timespec mtime = stat_of(name).st_mtim;
+            const bool moved = std::make_pair(mtime.tv_sec, mtime.tv_nsec) >=
+                               std::make_pair(before.tv_sec, before.tv_nsec);
+            EXPECT_EQ(moved, how != READ && how != READ_BETWEEN);
+            EXPECT_TRUE(moved || mtime.tv_nsec == 5);
+        }
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Unmap,
