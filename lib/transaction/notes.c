@@ -56,8 +56,9 @@ static int make_room(struct notes *n)
     return 0;
 }
 
-static int add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end,
-               uint64_t version)
+/* Inline: it takes no longer than a call. */
+static inline __attribute__((always_inline)) int
+add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end, uint64_t version)
 {
     struct notes *n = &t->notes;
     const uint32_t content = page_content(version);
