@@ -21,8 +21,8 @@
  *                stores and loads are on x86: writes become visible in order, and a later read
  *                of the same thread may take effect before them. Do not call any function from a signal
  *                handler, nor leave a call by longjmp() or thread cancellation.
- *   Exceptions   of C++ may leave the function of ato_tx_run(), and no other function that is passed to the
- *                library: these are called while it holds locks.
+ *   Exceptions   of C++, and panics of Rust ("C-unwind"), may leave the function of ato_tx_run(), and no other
+ *                function that is passed to the library: these are called while it holds locks.
  *   fork         A mapping is unusable in the child until the child maps the file itself.
  *   Durability   When a writing call returns, its bytes are durable in the sense of the file's
  *                domain (ATO_DOMAIN_...). When it fails, nothing has changed, except after EIO from a
@@ -38,6 +38,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h> /* what ato_mmap() takes and returns: PROT_READ, MAP_SHARED, MAP_FAILED, ... */
 #include <sys/types.h>
 
 #ifdef __cplusplus

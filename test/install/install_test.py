@@ -144,6 +144,10 @@ def main():
             ('C, static', [*CC, '-std=c99', *strict, sample_c, *place, *static], {}),
             ('C++, shared', [*CXX, '-std=c++11', *strict, sample_cc, *place, *shared], libraries),
         ]
+        for compiler, sample, standards in ((CC, sample_c, ('c99', 'c11', 'c17')), (CXX, sample_cc, ('c++11', 'c++17', 'c++20'))):
+            for standard in standards:
+                status, text = run([*compiler, '-std=' + standard, *strict, '-Wconversion', '-fsyntax-only', sample, *place[:1]])
+                claim(f'a sample is right in {standard}', status == 0, text)
         for what, command, env in builds:
             program = os.path.join(stage, what.replace(', ', '-'))
             status, text = run([*command, '-o', program])

@@ -8,7 +8,6 @@
 #include <string>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 // Has it no effect, does it pass on, and is the mapping free?
