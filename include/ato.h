@@ -74,7 +74,7 @@ enum ato_domain {
 };
 
 enum ato_format {
-    /* One RefPage for each page of the file; space only where written, and on a disk near it. With max_reflection_bytes
+    /* One RefPage for each page of the file; space only where written, or near it. With max_reflection_bytes
      * sparse. */
     ATO_FORMAT_DENSE = 0,
     ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */

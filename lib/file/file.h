@@ -55,7 +55,9 @@ struct file {
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
-    uint32_t *chunks;   /* CHUNK_ bits, of each 512 pages */
+    uint8_t
+        frees; /* whether the reflection's file system frees slowly: 0: not known, 1: no, 2: yes (space.c) */
+    uint32_t *chunks; /* CHUNK_ bits, of each 512 pages */
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;

@@ -275,9 +275,9 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
 
 /* ---- RefPages of a dense reflection ---- */
 
-/* Each extent costs time when the reflection is removed: on ext4 without a journal, mounted with `discard`, 50 us on an idle disk and
- * more than a ms on a busy one. So scattered pages get space in aligned runs of RUN pages, those that are not held as well: nobody gives space back near a
- * held page (space_near()). Their states do not say so; the first write to them asks again, which is cheap.
+/* Some file systems take 50 us to free an extent, and more than a ms on a busy disk (domain_frees_slowly()). There scattered pages get
+ * space in aligned runs of RUN pages, those that are not held as well: nobody gives space back near a held page (space_near()). Their
+ * states do not say so; the first write to them asks again, which is cheap.
  *
  * A run costs space too, and its other pages are written once, as zeros; in vain if they are not used. So runs begin in a chunk where
  * SINGLES pages were given space one by one. */
@@ -289,6 +289,17 @@ static bool has_plenty(const struct file *f)
     struct statfs fs;
     return fstatfs(f->pairing.reflection, &fs) == 0 &&
            (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= file_size(f);
+}
+
+/* Finds that out when it is first asked. */
+static bool frees_slowly(struct file *f)
+{
+    uint8_t known = __atomic_load_n(&f->frees, __ATOMIC_RELAXED);
+    if (!known) {
+        known = domain_frees_slowly(f->pairing.reflection) ? 2 : 1;
+        __atomic_store_n(&f->frees, known, __ATOMIC_RELAXED);
+    }
+    return known == 2;
 }
 
 /* Counts an allocation in a chunk. Returns true if it was preceded by SINGLES others. A guess: threads may miss each other's. */
@@ -306,7 +317,7 @@ static bool count_single(struct file *f, uint64_t chunk)
 static int make_refpages(struct file *f, uint64_t page, uint64_t n)
 {
     if (space_is_joint(f) && !f->budget && n < RUN && count_single(f, page / CHUNK_PAGES) &&
-        has_plenty(f)) {
+        frees_slowly(f) && has_plenty(f)) {
         const uint64_t first = page / RUN * RUN, end = (page + n + RUN - 1) / RUN * RUN,
                        all = layout_pages(file_size(f));
         /* Behind the end the reflection may be too short. If this fails, the pages themselves may still get space. */

@@ -4,11 +4,16 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libpmem.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 static const char *const names[] = {"auto", "pmem", "eadr", "msync", "process"};
 
@@ -28,6 +33,25 @@ int domain_is_memory(int fd)
     if (fstatfs(fd, &fs) < 0)
         return -1;
     return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
+bool domain_frees_slowly(int fd)
+{
+    char path[300], device[256], options[4096];
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return false;
+    snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+    ssize_t n = readlink(path, device, sizeof(device) - 1);
+    device[n > 0 ? n : 0] = 0;
+    const char *name = strrchr(device, '/');
+    snprintf(path, sizeof(path), "/proc/fs/ext4%s/options", name ? name : "/-");
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    n = file < 0 ? -1 : read(file, options, sizeof(options) - 1);
+    options[n > 0 ? n : 0] = 0;
+    if (file >= 0)
+        close(file);
+    return strstr(options, "\ndiscard\n") && !strstr(options, "\ndata="); /* of a journal */
 }
 
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b)

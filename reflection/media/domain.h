@@ -19,6 +19,10 @@ enum persist_domain domain_of(int fd);
 /* Returns 1 if the file is on tmpfs or ramfs, where reading a hole may be SIGBUS; 0 if not; -1 if that cannot be found out. */
 int domain_is_memory(int fd);
 
+/* Returns true if it is slow to free many extents there: on ext4 without a journal, mounted with `discard`, which waits until the
+ * disk has discarded one after the other. Takes several system calls. */
+bool domain_frees_slowly(int fd);
+
 /* Returns the domain that promises less; of pmem and eadr, pmem. */
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
 
