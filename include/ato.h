@@ -86,7 +86,8 @@ enum ato_format {
 #define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
 #define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of a lane */
 /* Instead of ESTALE: FILE takes the file as it is, and sets its reflection aside. REFLECTION takes the slices in the
- * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size. */
+ * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size; and joins a
+ * file that was restored from a backup with its reflection, which has the old inode number. */
 #define ATO_PREFER_FILE       0x8u
 #define ATO_PREFER_REFLECTION 0x10u
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
@@ -100,6 +101,20 @@ enum ato_format {
  * to. The process has one for all such mappings, until the last one is unmapped. It blocks all signals, and looks once a
  * second if it has nothing to do. A file that is mapped with a read-only descriptor only does not get one. */
 #define ATO_BACKGROUND 0x80u
+/* Uses a file, or a reflection folder, on a network file system or FUSE too, where libato is not safe by itself: only if no
+ * other machine uses the file, and mappings and locks of the file system are coherent on this one. So does the
+ * variable ATO_ANY_FILE_SYSTEM=1. */
+#define ATO_ANY_FILE_SYSTEM 0x100u
+/* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
+ * dies of it. Where a mapping without this flag has installed it, it stays. */
+#define ATO_NO_FAULT_HANDLER 0x200u
+/* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
+ * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
+ * plain, or this process has it mapped without this flag. */
+#define ATO_PLAIN 0x400u
+/* A guard that is given to this mapping gets its mask before any other byte of the file is written (ato_set_guard()). Then a guard
+ * without a mask, while the reflection holds bytes, tells that another program overwrote the file: ESTALE. */
+#define ATO_MASK_FIRST 0x800u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -221,10 +236,11 @@ struct ato_status {
  *
  * Errors, besides mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder or a file in it is not trusted
- *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, to
- *             drop a copied attribute, or because its file system has none; or 1024 processes have it mapped; or the
- *             thread of ATO_BACKGROUND cannot be started
- *   EBUSY     another process has the file mapped, with another /dev/shm; or this process has an image of
+ *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, or to
+ *             drop a copied attribute; or 1024 processes have it mapped; or the thread of ATO_BACKGROUND cannot be
+ *             started
+ *   EBUSY     another process has the file mapped, with another /dev/shm, or (with ATO_PREFER_FILE) under a name from which
+ *             its reflection is not found; or this process has an image of
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has
  *             ATO_BORROW_FD; or a lock on the manifest is not free for half a minute
  *   EFBIG     the file is larger than the maximum that the first mapping fixed, or than 256 TiB
@@ -233,12 +249,13 @@ struct ato_status {
  *             system has no extended attributes; unknown options, flags or values of environment variables
  *   EIO       the medium failed
  *   ENOSPC    no space for the manifest, the reflection or the shared page states
+ *   ENOSYS    the system lacks locks of open file descriptions
  *   ENOTSUP   an option that is not in this version; or the file system lacks fallocate(2)
- *             (EOPNOTSUPP, the same number)
+ *             (EOPNOTSUPP, the same number); or it is a network file system or FUSE: see ATO_ANY_FILE_SYSTEM
  *   ESTALE    reflection and file do not belong together: the reflection is missing,
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
- *             file that was not plain, its attribute was removed, or another file's reflection
- *             is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION
+ *             file that was not plain, it was restored and its reflection has the old inode number, its attribute was
+ *             removed, or another file's reflection is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION
  *   EUCLEAN   a manifest, reflection or journal is damaged, or of an unknown version; a journal is missing
  *   EXDEV     the file is mapped in another durability domain
  * Since 0.1.
@@ -256,7 +273,7 @@ void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options
  *                      manifest and attribute: then read(2) sees the current content. Others only detach.
  * If the file system has no extended attributes, a fast unmap deploys too.
  * EBUSY: an open transaction has touched the mapping, or its epoch holds writes.
- * If deploying fails (EIO, ENOSPC; ESTALE: the file or its reflection was cut by other means), the
+ * If deploying fails (EIO, ENOSPC; ESTALE: the file was given another length or overwritten by other means, or its reflection cut), the
  * mapping still exists. If a later step fails (writing the manifest, removing a name; EIO for a file whose last
  * commit is in doubt, which is not made plain), the mapping is gone, and the next ato_mmap() finishes: no byte is
  * lost. EINVAL: not a mapping, or a part of one. Since 0.1.
@@ -321,7 +338,7 @@ int ato_writev(const struct ato_iovec *iov, int count, unsigned flags);
  * Deploy the pages that [addr, addr+n) touches, so that plain loads there are current until the next write to
  * those pages. Each page is deployed by itself; the content of the file does not change. Durable when it returns.
  * Errors: EACCES (the mapping has a read-only descriptor), EDEADLK and ETIMEDOUT (as ato_memcpy()), EINVAL, EFAULT,
- * ENOSPC, ENOMEM, EIO. Since 0.1.
+ * ENOSPC, ENOMEM, EIO, ESTALE (another program changed the file's length). Since 0.1.
  */
 int ato_deploy(const void *addr, size_t n);
 
@@ -396,18 +413,34 @@ int ato_settle(const void *addr);
 #define ATO_SHARED_MAX 65536
 
 /*
- * Return memory for `bytes` bytes that all processes share which have mapped the file that `addr` lies in, for locks and
- * counters of the program that uses libato. All calls give the same memory, aligned to 4096 bytes. It is zeros when the
- * first process maps the file, and its content ends with the last mapping, also if the process was killed. It is readable and
- * writable until this process unmaps the file, and not inherited by fork(). Check what you read in it: all that may
- * write to the file may write to it. Never durable. Returns NULL after an error:
- *   EACCES        read-only descriptor
- *   EINVAL        not in a mapping; bytes is 0, or more than ATO_SHARED_MAX
+ * Return memory for `bytes` bytes, for locks, queues and counters, that all processes share which use the file of `fd`, mapped or
+ * not. For programs with locks of their own on the file: the caller holds a lock that keeps others out of this call and of
+ * ato_shared_end(). If no living process has the memory of this file, it is made anew, and is zeros. Otherwise it is that of the
+ * others, with which the number of bytes must agree.
+ *
+ * It is aligned to 4096 bytes, readable and writable until ato_shared_end(), and not inherited by fork(), where the child closes its
+ * copy of fd. A process gets it once for a file. fd is open for reading and writing, and stays open: its open file description
+ * has a lock (F_OFD_SETLK) on a byte behind all that a file can hold, until it is closed. Check what you read in the memory: all that
+ * may write to the file may write to it. Another program may also make the object in /dev/shm shorter: see ato_shared_check(). Never
+ * durable. Returns NULL after an error:
+ *   EACCES        fd is not open for reading and writing; or the memory cannot be opened
+ *   EBADF, EINVAL fd is no open file, not a regular one, or one without a name; bytes is 0, or more than ATO_SHARED_MAX
+ *   EBUSY         other processes have such memory, but not in this process's /dev/shm, as in containers
+ *   EEXIST, EPERM another user has taken the name in /dev/shm
  *   EFBIG         RLIMIT_FSIZE
  *   ENOMEM, ENOSPC  no space in /dev/shm
  * Since 0.1.
  */
-void *ato_shared(const void *addr, size_t bytes);
+void *ato_shared(int fd, size_t bytes);
+
+/* Give it back, with the values that ato_shared() has got and returned. is_last: no other process has it: its space is freed. What a
+ * killed process leaves, the next first one removes, or `ato gc /dev/shm`. -1 with EINVAL, EBADF. Since 0.1. */
+int ato_shared_end(int fd, void *memory, size_t bytes, int is_last);
+
+/* Return 0; or -1 with EIO if another program has made the memory's object shorter, and this process has accessed a part that is
+ * gone: it has zeros there, of its own, until ato_shared_end(). To be called after each access that something depends on, as after
+ * taking a lock. (Without the handler of SIGBUS, which a process's first mapping installs, the access is SIGBUS.) Since 0.1. */
+int ato_shared_check(const void *memory);
 
 /*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
@@ -554,9 +587,9 @@ void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned f
 int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
 /* Return the size of the file in whose mapping addr lies as the transaction sees it: with its own changes of the size, else as
- * ato_size(). That is a read, which counts as one page: if others change the size before the transaction ends, it is refused.
- * So two transactions cannot both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; E2BIG,
- * EACCES, EAGAIN, EPERM and others: as a read by ato_tx_memcpy(). Since 0.1. */
+ * ato_size(). That is a read: if others change the size before the transaction ends, it is refused. So two transactions cannot
+ * both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; EACCES, EAGAIN, EPERM and others: as
+ * a read by ato_tx_memcpy(). Since 0.1. */
 off_t ato_tx_size(ato_tx *tx, const void *addr);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).

@@ -257,7 +257,7 @@ static int find_own(struct range *s, const void *addr, size_t n, const char *wha
         return report_error(
             EACCES, "the mapping at %p has a read-only descriptor, through which nothing can be %s",
             addr, what);
-    return 0;
+    return file_check(s->m->file);
 }
 
 int ato_deploy(const void *addr, size_t n)
@@ -297,7 +297,7 @@ off_t ato_snapshot(const void *addr,
  * to the end of the file if the mapping has grown beyond that. */
 static uint64_t mapping_extent(const struct mapping *m)
 {
-    const uint64_t size = file_size(m->file),
+    const uint64_t size = file_end(m->file),
                    grown = lesser(size > m->offset ? size - m->offset : 0, m->reach);
     return layout_pages(grown > m->length ? grown : m->length) * PAGE_BYTES;
 }

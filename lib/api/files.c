@@ -17,6 +17,8 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/guard.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
@@ -24,6 +26,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +93,8 @@ void files_forget(void)
     for (struct file *f = all, *next; f; f = next) {
         next = f->next;
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
-        f->o = f->r = f->shared.base = f->pairing.manifest = NULL;
+        f->o_window.base = f->r_window.base = f->shared.head.base = f->shared.states.base = NULL;
+        f->pairing.manifest = NULL;
         close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
         f->pairing.lock = -1;
         destroy(f, false);
@@ -150,6 +154,8 @@ static int attach_first(struct file *f, const struct ato_options *o)
         memcpy(pr->record.guarded, o->guard_masked ? o->guard_masked : o->guard_plain,
                pr->record.guard.bytes);
     pr->record.domain = f->persist.domain;
+    if (pr->record.guard.bytes && pr->newborn)
+        pr->record.guard.first = !!(o->flags & ATO_MASK_FIRST);
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
     /* The first record names the object that is made next, so that after a kill the next process removes that. */
@@ -161,6 +167,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
                       &pr->identity.trust) < 0)
         return -1;
+    shared_watch(&f->shared, &pr->faults, O_RDWR);
     f->shared.header->settled = flushed || pr->settled;
     f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
     if (f->sparse && index_places(f) < 0)
@@ -175,7 +182,10 @@ static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
     int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
-    return r == 0 ? attach_enter(f) : r;
+    if (r != 0)
+        return r;
+    shared_watch(&f->shared, &pr->faults, O_RDWR);
+    return attach_enter(f);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
@@ -234,8 +244,10 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
                               .domain = domain,
                               .format = wish->options->format,
                               .borrow = wish->options->flags & ATO_BORROW_FD,
+                              .any_file_system = wish->options->flags & ATO_ANY_FILE_SYSTEM,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
+                              .is_used = shared_is_used,
                               .join = attach_to_others,
                               .recover = takeover_lanes,
                               .arg = f};
@@ -247,7 +259,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
     if (check_budget(f, wish) < 0 || check_not_mapped_twice(f) < 0 ||
-        views_map(f, &f->shared) < 0 ||
+        views_map(f, &f->shared, f->pairing.size) < 0 ||
         (!f->pairing.joined && attach_first(f, wish->options) < 0) || file_check(f) < 0 ||
         pairing_unlock_attach(&f->pairing) < 0)
         return -1;
@@ -280,6 +292,10 @@ static struct file *make(int fd, const struct identity *identity, const struct f
 static int fits(const struct file *f, const struct file_wish *wish)
 {
     const struct ato_options *o = wish->options;
+    const bool plain = f->reader && f->reader->plain;
+    if (plain != (o->flags & ATO_PLAIN ? true : false))
+        return report_error(EBUSY, "this process has %s mapped already, with%s ATO_PLAIN",
+                            f->pairing.path, plain ? "" : "out");
     if (f->pairing.borrowed || (o->flags & ATO_BORROW_FD))
         return report_error(EBUSY,
                             "this process has %s mapped already, and with ATO_BORROW_FD a file can "
@@ -341,37 +357,48 @@ void files_undo(struct file *f)
 
 /* ---- leaving, with the last mapping ---- */
 
-/* Returns 0; -1 with ESTALE if another program truncated one of the files: then bytes of the original
- * to deploy to, or bitmap words, may be missing. */
-static int check_length(const struct file *f)
-{
-    const off_t o = fsops_length(f->pairing.original), r = fsops_length(f->pairing.reflection);
-    uint64_t size = file_size(f);
-    if (o < 0 || r < 0)
-        return report_errno(errno, "cannot find the length of %s%s",
-                            o < 0 ? "" : "the reflection of ", f->pairing.path);
-    if ((uint64_t)r < layout_reflection_bytes(file_format(f), size))
-        return report_error(ESTALE,
-                            "another program truncated the reflection of %s while the file was "
-                            "mapped: the file cannot be made plain",
-                            f->pairing.path);
-    if ((uint64_t)o < size)
-        return report_error(ESTALE,
-                            "another program truncated %s while it was mapped, to %lld bytes of "
-                            "%llu: make it that long again, then unmap it",
-                            f->pairing.path, (long long)o, (unsigned long long)size);
-    return 0;
-}
-
 /* The state of files_leave() for the last mapping of this process. */
 struct leaving {
     struct plain_job job;
     bool plain;
+    bool complete; /* pairing_is_complete(), before anything was deployed */
     /* A commit is, or may be, in doubt, or there are no views: the file stays `in use`, and the next map recovers it. */
     bool doubt;
     unsigned deaths;
     uint64_t entered; /* shared_header.entered at the last make_ready() */
 };
+
+/* Checks, before slices come home, that no other program changed the length of one of the files, or overwrote the original: both
+ * sides stay as they are. Such changes count where the reflection holds nothing. With the attach lock. Returns 0; -1 with ESTALE. */
+static int check_unchanged(struct file *f, struct leaving *l)
+{
+    struct pairing *pr = &f->pairing;
+    struct report_kept why;
+    const off_t r = fsops_length(pr->reflection);
+    if (r < 0)
+        return report_errno(errno, "cannot find the length of the reflection of %s", pr->path);
+    if (file_size(f) !=
+        pr->size) /* I5: a process that may write to it may have stored anything there */
+        return report_error(EUCLEAN,
+                            "the shared memory of %s is damaged: it tells a size of %" PRIu64
+                            ", and the manifest %" PRIu64,
+                            pr->path, file_size(f), pr->size);
+    if ((uint64_t)r < layout_reflection_bytes(file_format(f), pr->size))
+        return report_error(ESTALE,
+                            "another program truncated the reflection of %s while the file was "
+                            "mapped: the file cannot be made plain",
+                            pr->path);
+    if ((growth_settle(pr) == 0 && guard_check(pr) == 0) || l->complete)
+        return 0;
+    report_keep(&why);
+    if (errno == ESTALE && l->job.next == 0) {
+        const int complete = pairing_is_complete(pr);
+        l->complete = complete == 1;
+        if (complete)
+            return complete < 0 ? -1 : 0;
+    }
+    return report_again(&why);
+}
 
 /* How long a fast unmap gives space back, of a file with a budget. */
 enum { RECLAIM_NS = 1000 * 1000 };
@@ -404,10 +431,12 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         return 0;
     }
     /* Other processes may have written to chunks that were deployed. */
-    if (l->entered != f->shared.header->entered)
+    if (l->entered != f->shared.header->entered) {
         l->job.next = 0;
+        l->complete = false;
+    }
     l->entered = f->shared.header->entered;
-    return check_length(f) < 0 ? -1 : plain_make(f, &l->job);
+    return check_unchanged(f, l) < 0 ? -1 : plain_make(f, &l->job);
 }
 
 /* Detaches from a file that no other process has mapped. With the attach lock. The mapping is gone even on
@@ -418,12 +447,24 @@ static int detach_last(struct file *f, const struct leaving *l)
     struct pairing *pr = &f->pairing;
     const bool written = f->shared.header->written;
     const bool doubt = l->doubt || file_is_poisoned(f);
+    const char *cut = doubt ? file_what_is_cut(f) : NULL;
     views_unmap(f); /* before mtime is recorded: the kernel moves it for stores through a mapping */
     shared_close(&f->shared, true); /* as long as the manifest contains its name */
     int r = 0;
     if (l->plain && l->job.options->guard_plain) /* `deployed` has them */
         memcpy(pr->record.guard.plain, l->job.options->guard_plain, pr->record.guard.bytes);
-    if (doubt && l->plain)
+    if (cut && l->plain)
+        r = report_error(
+            EIO,
+            "%s is unmapped, but not plain: another program made %s%s shorter while it "
+            "was mapped",
+            pr->path, cut, pr->path);
+    else if (cut)
+        report_log(REPORT_WARNING,
+                   "%s is unmapped, and stays 'in use': another program made %s%s shorter while it "
+                   "was mapped",
+                   pr->path, cut, pr->path);
+    else if (doubt && l->plain)
         r = report_error(EIO,
                          "%s is unmapped, but not plain: a commit may be in doubt, which the next "
                          "map of the file finishes or drops",
@@ -433,7 +474,7 @@ static int detach_last(struct file *f, const struct leaving *l)
     else if (!doubt) {
         if (written)
             pairing_stamp(pr);
-        r = pairing_remove(pr);
+        r = pairing_remove(pr, l->complete);
     }
     /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)

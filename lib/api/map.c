@@ -11,7 +11,9 @@
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/fault.h"
 #include "reflection/media/report.h"
+#include "reflection/media/window.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,14 +60,19 @@ static int map_view(struct mapping *m, int fd, void *hint)
         prot |= PROT_WRITE;
     m->base = table_reserve(hint, length);
     if (!m->base)
-        return report_errno(errno, "no address space for %llu bytes", (unsigned long long)length);
+        return window_no_room(errno, length, "a mapping of ", m->file->pairing.path);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
     if (domain_map(m->file->persist.domain, m->base, length, prot, fd, (off_t)m->offset) ==
         MAP_FAILED) {
         report_errno(errno, "cannot map descriptor %d", fd);
-        munmap(m->base, m->reserved);
+        KEEP_ERRNO();
+        window_give_back(m->base, m->reserved);
         return -1;
     }
+    if (length < m->reserved)
+        madvise((char *)m->base + length, m->reserved - length, MADV_DONTFORK);
+    if (m->flags & ATO_PLAIN) /* reads of the library use it */
+        fault_watch(m->base, length, &m->file->pairing.faults);
     return 0;
 }
 
@@ -103,13 +110,16 @@ static void *map_file(int fd, const struct file_wish *w)
         return MAP_FAILED;
     void *base = MAP_FAILED;
     mutex_lock(MUTEX_FILES);
+    if (!(m->flags & ATO_NO_FAULT_HANDLER))
+        fault_install();
     m->file = !(m->flags & ATO_BACKGROUND) || background_start() == 0 ? files_open(fd, w) : NULL;
     if (m->file) {
         /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
          * max_size, grows with the file. */
-        bool grows = w->options->max_size || w->end >= file_size(m->file);
+        bool grows = w->options->max_size || w->end >= file_end(m->file);
         m->reach = grows ? m->file->max_size - m->offset : m->length;
-        m->quick = m->epoch || m->file->reader ? 0 : m->offset + m->reach;
+        if (!m->epoch && !m->file->reader)
+            mapping_read_quickly(m);
         if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
@@ -173,13 +183,15 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
                  const struct ato_options *opt)
 {
     struct ato_options o;
-    const int access = access_of(fd);
+    int access = access_of(fd);
     if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
         return MAP_FAILED;
+    if (o.flags & ATO_PLAIN)
+        access = O_RDONLY;
     if ((prot & PROT_WRITE) && access != O_RDWR) {
         report_error(EACCES,
-                     "PROT_WRITE needs a descriptor that is open for writing, and descriptor %d is "
-                     "read-only",
+                     "PROT_WRITE needs a descriptor that is open for writing, and no ATO_PLAIN; "
+                     "descriptor %d is read-only",
                      fd);
         return MAP_FAILED;
     }
@@ -261,7 +273,7 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
             background_serve(m->file);
         if (!kept) {
             table_put(m->base, m->reserved, NULL);
-            munmap(m->base, m->reserved);
+            window_give_back(m->base, m->reserved);
             release_mapping(m);
         }
     }

@@ -85,6 +85,17 @@ static int take_patience(void)
     return 0;
 }
 
+/* Sets the flag if the variable is `digit`. Returns 0; -1 with EINVAL if it is neither 0 nor 1. */
+static int add_flag(struct ato_options *o, const char *name, unsigned flag, char digit)
+{
+    const char *word = secure_getenv(name);
+    if (word && *word && strcmp(word, "0") != 0 && strcmp(word, "1") != 0)
+        return report_error(EINVAL, "%s '%.40s' is neither 0 nor 1", name, word);
+    if (word && *word == digit)
+        o->flags |= flag;
+    return 0;
+}
+
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
     if (options_take(o, sizeof(*o), given, "ato_options") < 0 ||
@@ -96,7 +107,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
     if (o->flags & ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD |
-                     ATO_BACKGROUND | both))
+                     ATO_BACKGROUND | ATO_ANY_FILE_SYSTEM | ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST |
+                     ATO_PLAIN | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if ((o->flags & both) == both)
         return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");
@@ -113,10 +125,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");
     if (o->reflection_dir && !*o->reflection_dir)
         o->reflection_dir = NULL;
-    const char *rtm = secure_getenv("ATO_RTM");
-    if (rtm && *rtm && strcmp(rtm, "0") != 0 && strcmp(rtm, "1") != 0)
-        return report_error(EINVAL, "ATO_RTM '%.40s' is neither 0 nor 1", rtm);
-    if (rtm && *rtm == '0')
-        o->flags |= ATO_NO_RTM;
-    return 0;
+    if (add_flag(o, "ATO_RTM", ATO_NO_RTM, '0') < 0 ||
+        add_flag(o, "ATO_FAULT_HANDLER", ATO_NO_FAULT_HANDLER, '0') < 0)
+        return -1;
+    return add_flag(o, "ATO_ANY_FILE_SYSTEM", ATO_ANY_FILE_SYSTEM, '1');
 }

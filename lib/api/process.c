@@ -7,9 +7,11 @@
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
+#include "reflection/media/fault.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/races.h"
 #include "reflection/media/report.h"
+#include "reflection/media/window.h"
 
 #include <pthread.h>
 
@@ -17,6 +19,8 @@ static void before_fork(void)
 {
     for (enum mutex i = 0; i < MUTEXES; i++)
         mutex_lock(i);
+    pthread_mutex_lock(&window_lock);
+    pthread_mutex_lock(&fault_lock);
     pthread_mutex_lock(&report_lock);
 }
 
@@ -29,6 +33,8 @@ static void unlock_all(void)
 static void in_parent(void)
 {
     pthread_mutex_unlock(&report_lock);
+    pthread_mutex_unlock(&fault_lock);
+    pthread_mutex_unlock(&window_lock);
     unlock_all();
 }
 
@@ -43,11 +49,15 @@ static void in_child(void)
     locks_forget();
     journals_forget_all();
     background_forget();
+    fault_forget_all();
+    window_forget_all();
     files_forget();
     thread_forget_others();
     /* Not an unlock: the lock's owner is the parent's thread id. */
     RACES_FREED(&report_lock);
     report_lock = (pthread_mutex_t)REPORT_LOCK_FREE;
+    pthread_mutex_unlock(&fault_lock);
+    pthread_mutex_unlock(&window_lock);
     unlock_all();
 }
 

@@ -98,23 +98,3 @@ int ato_settle(const void *addr)
             return -1;
     return file_check(f);
 }
-
-void *ato_shared(const void *addr, size_t bytes)
-{
-    struct mapping *m = table_expect(addr);
-    if (!m)
-        return NULL;
-    CALL_ON(call, m);
-    struct file *f = m->file;
-    if (bytes - 1 >= ATO_SHARED_MAX) {
-        report_error(EINVAL, "%zu bytes are not between 1 and %d", bytes, ATO_SHARED_MAX);
-        return NULL;
-    }
-    if (f->reader) {
-        report_error(EACCES, "%s is mapped with a read-only descriptor", f->pairing.path);
-        return NULL;
-    }
-    const bool has_space =
-        shared_allocate(&f->shared, SHARED_USER_AT, ATO_SHARED_MAX, "a program's own use") == 0;
-    return has_space ? f->shared.base + SHARED_USER_AT : NULL;
-}

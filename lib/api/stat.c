@@ -5,6 +5,7 @@
 #include "lib/read/guard.h"
 #include "lib/read/reader.h"
 #include "reflection/media/bitmap.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
@@ -14,7 +15,10 @@
 /* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
-    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
+                                                                         words + CHUNK_PAGES;
+    if (!words)
+        return report_error(ENOMEM, "no memory to count the slices of %s", f->pairing.path);
     *slices = 0;
     if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
@@ -40,7 +44,9 @@ static int look_at_size(struct file *f, uint64_t *size)
     const uint64_t is = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
     /* A larger value is not a valid size: another program stored it. */
     *size = is < LAYOUT_MAX_BYTES ? is : file_size(f);
-    return __builtin_expect(!f->reader, 1) ? 0 : reader_size(f, size);
+    if (__builtin_expect(!!f->reader, 0) && reader_size(f, size) < 0)
+        return -1;
+    return file_check(f); /* its memory may have become zeros (fault.h) */
 }
 
 off_t ato_size(const void *addr)

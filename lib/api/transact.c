@@ -177,7 +177,10 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    return s->m ? range_check(s, addr, n, claim_size(t, s->m->file)) : 0;
+    const struct part *part = s->m ? claim_sizing(t, s->m->file) : NULL;
+    if (!part)
+        return s->m ? range_check(s, addr, n) : 0;
+    return range_within(s, addr, n, part->size) ? 0 : range_outside(s->m, addr, n);
 }
 
 static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *src, size_t n,
@@ -263,7 +266,7 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
     const uint64_t from = (uint64_t)(uintptr_t)dst - (uint64_t)(uintptr_t)m->base;
     const uint64_t offset = m->offset + from, begin = offset % PAGE_BYTES, pages = t->set.n;
     struct page_state *s = from < m->reach && offset < f->max_size
-                               ? shared_peek(&f->shared, offset / PAGE_BYTES)
+                               ? shared_look(&f->shared, offset / PAGE_BYTES)
                                : NULL;
     if (!s)
         return 1;

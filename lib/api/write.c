@@ -35,6 +35,8 @@ int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin
     persist_fence(&f->persist);
     page_unmark_changed(at->state);
     under_way_end(under_way);
+    if (r == 0)
+        r = file_check(f);
     count(m, COUNT_COMMITS_SINGLE, 1);
     count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
     file_note_written(f);

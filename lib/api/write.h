@@ -60,6 +60,8 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
             r = f->persist.domain == PERSIST_MSYNC ? commit_flush(&stored, 1) : 0;
             if (r == 0)
                 r = commit_page(m, &at, at.pending == touched ? slices : bitmap_count(at.pending));
+        } else {
+            r = file_check(f); /* what was compared may have been zeros (fault.h) */
         }
         file_note_written(f);
     }

@@ -2,11 +2,13 @@
 #include "lib/commit/commit.h"
 
 #include "reflection/media/bitmap.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
 
-enum { RTM_TRIES = 6 };
+/* FEW: words of a hardware transaction for which no memory is taken. */
+enum { RTM_TRIES = 6, FEW = 64 };
 
 /* ---- pages and files ---- */
 
@@ -190,7 +192,29 @@ static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
     return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
 }
 
-/* Returns 1 if done; 0 if a hardware transaction cannot do it. */
+/* ---- faults (fault.h) ---- */
+
+/* After the stores, and before the first flip: nothing has changed yet. Returns 0; -1 with EIO. */
+static int check_all(const struct sum *sum)
+{
+    for (const struct part *part = sum->first; part; part = part->next)
+        if (file_check(part->mapping->file) < 0)
+            return -1;
+    return 0;
+}
+
+/* After the last flip: a word may have met a fault. */
+static bool are_poisoned(const struct sum *sum)
+{
+    const struct part *part = sum->first;
+    while (part && !file_is_poisoned(part->mapping->file))
+        part = part->next;
+    return part;
+}
+
+/* ---- the ways ---- */
+
+/* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with EIO. */
 static int commit_rtm(struct commit *c, const struct sum *sum)
 {
     const struct persist *p = &sum->first->mapping->file->persist;
@@ -198,7 +222,9 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     /* Without a lane, a process that finds the words of one file after a kill could not tell that there are others. */
     if (sum->files > 1 || !may_use_rtm(p, sum->no_rtm, sum->words))
         return 0;
-    struct persist_flip flips[PERSIST_RTM_MAX];
+    struct persist_flip few[FEW], *many HEAP = NULL, *flips = few;
+    if (sum->words > FEW && !(flips = many = malloc(sum->words * sizeof(*many))))
+        return 0;
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
@@ -208,6 +234,8 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
         if (c->parts[i].resizes)
             flips[n++] = (struct persist_flip){size_word(&c->parts[i]),
                                                manifest_encode_size(c->parts[i].size)};
+    if (check_all(sum) < 0)
+        return -1;
     /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
      * moment can half of the words be seen or lost. */
     persist_fence(p);
@@ -217,6 +245,8 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
         if (!done)
             count(sum->first->mapping, COUNT_RTM_ABORTS, 1);
     }
+    if (done && are_poisoned(sum))
+        return file_in_doubt(sum->first->mapping->file, "a commit");
     if (done)
         show_all(c);
     return done;
@@ -258,6 +288,11 @@ static int commit_words(struct commit *c, const struct sum *sum)
             return -1;
         begin_lane(&w, c, sum, &lane);
     }
+    if (check_all(sum) < 0) {
+        if (several)
+            journals_give_lane(&lane, false);
+        return -1;
+    }
     /* persist-order J1 (reader: R2 journal_look, then R1): slices (W1) are durable before the commit line, or the only word,
      * that makes them count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(p);
@@ -270,6 +305,8 @@ static int commit_words(struct commit *c, const struct sum *sum)
      * becomes visible. persist-order S2 (reader: clear_words in length.c): a smaller one is durable before
      * the words behind the end are cleared. */
     persist_fence(p);
+    if (are_poisoned(sum))
+        goto doubt;
     /* Visible before the lane is retired: a process that takes over the pages of one file (takeover.c) learns
      * from the lane that there are other files, and marks the pages of all. Without a lane all pages must be visible
      * as committed, or marked. */
@@ -333,7 +370,9 @@ int commit_run(struct commit *c)
     sum_up(c, &sum);
     for (const struct part *part = sum.first; part; part = part->next)
         (void)under_way_begin(part->mapping->file);
-    const int r = sum.first ? commit(c, &sum) : 0;
+    int r = sum.first ? commit(c, &sum) : 0;
+    for (unsigned i = 0; !sum.first && i < c->nparts && r == 0; i++)
+        r = file_check(c->parts[i].mapping->file); /* what was compared may have been zeros */
     for (const struct part *part = sum.first; part; part = part->next)
         under_way_end(under_way_of(part->mapping->file));
     return r;
@@ -348,10 +387,14 @@ int commit_each_page(struct mapping *m, struct page_set *h)
     if (sum.words == 0)
         return 0;
     const struct persist *p = &m->file->persist;
+    if (check_all(&sum) < 0) /* with pending masks: W4 when the pages are released */
+        return -1;
     persist_fence(p); /* W1 */
     if (store_words(h) < 0)
         return file_in_doubt(m->file, "a commit");
     persist_fence(p); /* W2 */
+    if (are_poisoned(&sum))
+        return file_in_doubt(m->file, "a commit");
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)

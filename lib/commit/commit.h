@@ -99,8 +99,12 @@ static inline void commit_show_one(struct held_page *at, bool changed)
 }
 
 /* commit_run() for one page, whose pending mask is not empty. Inline, as store.h is. */
-static inline int commit_page(struct mapping *m, struct held_page *at, unsigned slices)
+static inline __attribute__((always_inline)) int commit_page(struct mapping *m,
+                                                             struct held_page *at, unsigned slices)
 {
+    /* The stores may have met a fault (fault.h). No fence, as W4 has it: nobody stores to a page of a poisoned file. */
+    if (file_check(at->file) < 0)
+        return -1;
     const struct tally under_way = under_way_begin(at->file);
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
@@ -117,8 +121,12 @@ static inline int commit_page(struct mapping *m, struct held_page *at, unsigned 
          * released and the homes that it made invalid may be stored to. I3. */
         persist_fence(p);
         seam_point(SEAM_DURABLE, s);
-        commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
-        commit_show_one(at, true);
+        if (__builtin_expect(file_is_poisoned(at->file), 0)) { /* the word may have met a fault */
+            r = file_in_doubt(at->file, "a commit");
+        } else {
+            commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
+            commit_show_one(at, true);
+        }
     }
     under_way_end(under_way);
     return r;

@@ -13,7 +13,9 @@
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "reflection/media/bitmap.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 
 #include <errno.h>
@@ -76,7 +78,9 @@ int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
 {
     struct file *f = m->file;
     const uint64_t batch = f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
-    struct page_span spans[BATCH_MSYNC];
+    struct page_span *spans HEAP = n ? malloc(lesser(n, batch) * sizeof(*spans)) : NULL;
+    if (n && !spans)
+        return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
     for (uint64_t i = 0, count, r; i < n; i += count) {
         count = lesser(n - i, batch);
         for (uint64_t k = 0; k < count; k++)
@@ -115,11 +119,12 @@ static int read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t
 
 /* Finds the pages from *page to `last` that may have slices in R, or are held: their holder may be about to flip them, so the
  * caller has to wait for its release. Stops at the end of a chunk of a dense reflection, and sets *page to the next page. Makes no
- * state for pages that nobody has touched. Returns how many there are, in `found`; -1 with errno. */
-static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64_t *found)
+ * state for pages that nobody has touched. Returns how many there are, in `found`; -1 with errno. Both arrays have room for those of a chunk. */
+static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64_t *found,
+                     uint64_t *words)
 {
     const uint64_t end = lesser(last, *page | (CHUNK_PAGES - 1));
-    uint64_t words[CHUNK_PAGES], from = UINT64_MAX;
+    uint64_t from = UINT64_MAX;
     int n = 0;
     for (; *page <= end; ++*page) {
         const struct page_state *s = shared_peek(&f->shared, *page);
@@ -145,9 +150,14 @@ static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64
 
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
 {
-    uint64_t found[CHUNK_PAGES];
-    while (first <= last) {
-        const int n = find_away(m->file, &first, last, found);
+    uint64_t *found HEAP = malloc(2 * CHUNK_PAGES * sizeof(*found));
+    if (!found)
+        return report_error(ENOMEM, "no memory to deploy %s", m->file->pairing.path);
+    for (bool checked = false; first <= last;) {
+        const int n = find_away(m->file, &first, last, found, found + CHUNK_PAGES);
+        if (n > 0 && !checked && growth_check(&m->file->pairing) < 0)
+            return -1;
+        checked |= n > 0;
         if (n < 0 || deploy_pages(m, found, (uint64_t)n) < 0)
             return -1;
     }

@@ -17,7 +17,8 @@ int deploy_held(struct mapping *m, struct page_set *h, bool cold);
 /* Deploys all slices of n pages, in ascending order; waits for pages that others hold. Returns 0; -1 with errno. */
 int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n);
 
-/* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno. */
+/* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno: ESTALE if another program
+ * changed the file's length, and there is something to deploy. */
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 
 /* For a reader of n bytes at `offset`, before or after its copy: deploys the free pages of the range that

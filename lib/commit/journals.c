@@ -58,7 +58,7 @@ static bool try_own(struct file *f, struct journal_lane *lane)
 static int map_area(struct file *f)
 {
     const struct pairing *pr = &f->pairing;
-    char *area = area_map(pr->lock, pr->slot, pr->path);
+    char *area = area_map(pr->lock, pr->slot, pr->path, &f->pairing.faults);
     if (!area)
         return -1;
     f->area = area;
@@ -273,12 +273,15 @@ int journals_step(const struct journal_lane *lane, int (*step)(struct journal_wr
                   struct journal_writer *w)
 {
     struct journals *j = lane->in;
+    /* A file's own lanes are in its views, and a fault there has poisoned it. */
     if (lane->journal->domain != PERSIST_MSYNC)
-        return step(w);
+        return step(w) < 0 || (j && j->redo.faults.met) ? -1 : 0;
     pthread_mutex_t *medium = j ? &j->medium : &lane->of->medium;
     uint32_t *failed = j ? &j->failed : &lane->of->shared.header->poisoned;
     pthread_mutex_lock(medium);
-    const int r = __atomic_load_n(failed, __ATOMIC_RELAXED) ? -1 : step(w);
+    int r = __atomic_load_n(failed, __ATOMIC_RELAXED) ? -1 : step(w);
+    if (j && j->redo.faults.met)
+        r = -1;
     if (r < 0)
         __atomic_store_n(failed, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(medium);

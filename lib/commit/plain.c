@@ -17,13 +17,13 @@
 #include "lib/file/clock.h"
 #include "lib/file/space.h"
 #include "reflection/media/domain.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
@@ -126,7 +126,10 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     const uint32_t format = file_format(f);
     const uint64_t each = layout_chunk(format), first = chunk * each;
     const uint64_t n = lesser(t->places - first, each);
-    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
+                                                                         words + CHUNK_PAGES;
+    if (!words)
+        return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
     if (file_read_words(f, first, n, words, pages) < 0 ||
         (gives_back && give_back(f, first, n) < 0))
         return -1;

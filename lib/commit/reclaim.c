@@ -26,6 +26,7 @@
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ static struct page_state *hold(struct file *f, const struct places *p, uint64_t 
 {
     if (p->words[i] || p->pages[i] >= layout_pages(file_size(f)))
         return NULL;
-    return held ? shared_peek(&f->shared, p->pages[i]) : try_hold(f, p->pages[i], r);
+    return held ? shared_held(&f->shared, p->pages[i]) : try_hold(f, p->pages[i], r);
 }
 
 /* Gives back the RefPages that are unused, in runs. Returns 0; -1 with errno. */
@@ -90,7 +91,7 @@ static int give_back(struct file *f, const struct places *p, bool held)
         if (end > i && space_give_back(f, p->first + i, end - i) < 0)
             result = -1;
         for (uint64_t k = i; k < end && !held; k++)
-            page_release(shared_peek(&f->shared, p->pages[k]));
+            page_release(shared_held(&f->shared, p->pages[k]));
     }
     return result;
 }
@@ -129,7 +130,7 @@ static int give_back_near(struct file *f, const struct places *p)
     if (page == end && r == 0)
         r = give_back(f, p, true);
     for (uint64_t k = from; k < page; k++)
-        page_release(shared_peek(&f->shared, k));
+        page_release(shared_held(&f->shared, k));
     page_release(sizing);
     return r;
 }
@@ -173,17 +174,20 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
         return 0;
     }
     while ((r = next_space(f, &place, &end)) > 0 && (f->sparse || place <= last)) {
-        struct places p = {.first = place};
-        p.n = (f->sparse ? end : lesser(end, last + 1)) - place;
-        r = file_read_words(f, place, p.n, p.words, p.pages);
-        for (uint64_t i = 0; i < p.n; i++)
-            if (p.pages[i] < first || p.pages[i] > last)
-                p.words[i] = UINT64_MAX;
+        struct places *p HEAP = malloc(sizeof(*p));
+        if (!p)
+            return report_error(ENOMEM, "no memory to give space of %s back", f->pairing.path);
+        p->first = place;
+        p->n = (f->sparse ? end : lesser(end, last + 1)) - place;
+        r = file_read_words(f, place, p->n, p->words, p->pages);
+        for (uint64_t i = 0; i < p->n; i++)
+            if (p->pages[i] < first || p->pages[i] > last)
+                p->words[i] = UINT64_MAX;
         if (r == 0)
-            r = reclaim_places(f, &p);
+            r = reclaim_places(f, p);
         if (r < 0)
             error = errno;
-        place += p.n;
+        place += p->n;
         if (clock_ns() >= until)
             break;
     }
@@ -316,22 +320,23 @@ static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
 static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
     const uint64_t each = layout_chunk(file_format(f));
-    for (uint64_t i = 0, next; i < n; i = next) {
-        struct places p = {.first = file_place(f, pages[i])};
-        uint64_t last = p.first, place;
+    struct places *p HEAP = malloc(sizeof(*p));
+    for (uint64_t i = 0, next; p && i < n; i = next) {
+        p->first = file_place(f, pages[i]);
+        uint64_t last = p->first, place;
         next = i + 1;
-        if (f->sparse && p.first == FILE_NO_PLACE) /* another page has got it meanwhile */
+        if (f->sparse && p->first == FILE_NO_PLACE) /* another page has got it meanwhile */
             continue;
-        memset(p.words, 0xff, sizeof(p.words));
+        memset(p->words, 0xff, sizeof(p->words));
         for (next = i; next < n && (place = file_place(f, pages[next])) >= last &&
-                       place / each == p.first / each;
+                       place / each == p->first / each;
              next++) {
             last = place;
-            p.words[last - p.first] = 0;
-            p.pages[last - p.first] = pages[next];
+            p->words[last - p->first] = 0;
+            p->pages[last - p->first] = pages[next];
         }
-        p.n = last - p.first + 1;
-        (void)reclaim_places(f, &p); /* what is not given back is kept */
+        p->n = last - p->first + 1;
+        (void)reclaim_places(f, p); /* what is not given back is kept */
     }
 }
 
@@ -350,18 +355,19 @@ static uint64_t excess(const struct file *f, uint64_t n, bool for_writer)
  * nothing to bring home, or that failed. */
 static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
 {
-    struct mapping whole; /* only its counters are used */
+    struct mapping *whole HEAP = calloc(1, sizeof(*whole)); /* only its counters are used */
     struct page_set h;
     uint64_t pages[BATCH], n = 0;
-    memset(&whole, 0, sizeof(whole));
-    whole.file = f;
-    whole.threads = f->threads;
+    if (!whole)
+        return false;
+    whole->file = f;
+    whole->threads = f->threads;
     page_set_init(&h);
     if (!find_batch(f, &h, looks))
         return false;
     for (; n < h.n; n++)
         pages[n] = h.pages[n].page;
-    const int r = deploy_held(&whole, &h, true);
+    const int r = deploy_held(whole, &h, true);
     page_set_release(&h);
     if (r < 0)
         return false;

@@ -87,7 +87,7 @@ static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
     uint64_t lacking = 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
-        lacking += !(shared_peek(&f->shared, page)->flags & PAGE_R_ALLOCATED);
+        lacking += !(shared_held(&f->shared, page)->flags & PAGE_R_ALLOCATED);
         (void)begin;
     }
     if (lacking)

@@ -56,7 +56,7 @@ static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n, bo
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const uint64_t mask = bitmap_touched((unsigned)begin, (unsigned)bytes);
-        const struct page_state *s = shared_peek(&f->shared, page);
+        const struct page_state *s = shared_held(&f->shared, page);
         if (space_run_add(&run, page, store_needs(s, mask, eager)) < 0)
             return -1;
     }

@@ -53,8 +53,29 @@ uint64_t file_places(const struct file *f, uint64_t size)
                                LAYOUT_PLACES);
 }
 
+const char *file_what_is_cut(const struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    const uint64_t is = file_size(f), size = is ? is : pr->size; /* its page may be lost */
+    const off_t o = fsops_length(pr->original), r = fsops_length(pr->reflection),
+                manifest = fsops_length(pr->lock);
+    if (o >= 0 && (uint64_t)o < size)
+        return "";
+    if (r >= 0 && (uint64_t)r < layout_reflection_bytes(file_format(f), size))
+        return "the reflection of ";
+    if (manifest >= 0 && manifest < MANIFEST_BYTES)
+        return "the manifest of ";
+    return shared_is_cut(&f->shared) ? "the shared memory of " : NULL;
+}
+
 int file_say_poisoned(const struct file *f)
 {
+    const char *cut = file_what_is_cut(f);
+    if (cut)
+        return report_error(EIO,
+                            "another program made %s%s shorter while it was mapped: every call on "
+                            "it fails. Unmap it in all processes, then map it again",
+                            cut, f->pairing.path);
     return report_error(EIO,
                         "the medium of %s failed: bytes that were not durable yet may be lost. "
                         "Unmap the file in all processes, then map it again",

@@ -14,6 +14,7 @@
 #include "lib/file/thread.h"
 #include "reflection/format/journal.h"
 #include "reflection/format/layout.h"
+#include "reflection/media/window.h"
 #include "reflection/pairing/pairing.h"
 
 #include "ato.h"
@@ -43,12 +44,14 @@ struct file {
     unsigned mappings;
     struct pairing pairing;
     struct persist persist;
-    /* Views of original and reflection, for max_size bytes of the original; writable, except a reader's. */
+    /* Views of original and reflection (views.h); writable, except a reader's. */
     char *o, *r;
+    uint64_t viewed; /* bytes of the original, in whole pages, for which there are views; grows */
+    struct shared shared;
     bool sparse;       /* its reflection is (place.h) */
     uint64_t limit;    /* bytes that the original may grow to */
-    uint64_t max_size; /* the same in whole pages: the size of `o` */
-    struct shared shared;
+    uint64_t max_size; /* the same in whole pages: what `viewed` may grow to */
+    struct window o_window, r_window;
     uint32_t holder;               /* this process, as in page_state.holder */
     struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
     bool counts;                   /* a mapping has the counters of `threads` */
@@ -97,8 +100,8 @@ struct mapping {
     /* Bytes from base on that may be used, as far as the file reaches: `length`, or more if the mapping grows
      * with its file. */
     uint64_t reach;
-    /* How far in the file reads may go by page states alone (read_at_once()): as `reach`; 0 if there is an epoch, or
-     * if a reader does not watch yet (reader.h). */
+    /* How far in the file reads may go by page states alone (read_at_once()): as `reach`, as far as there are views; 0 if there is an
+     * epoch, or if a reader does not watch yet (reader.h). */
     uint64_t quick;
     uint64_t reserved; /* bytes of address space */
     uint64_t offset;   /* of base in the file, bytes */
@@ -120,6 +123,16 @@ struct mapping {
 static inline int policy_of(const struct mapping *m)
 {
     return __atomic_load_n(&m->policy, __ATOMIC_RELAXED);
+}
+
+/* Lets reads go by page states alone as far as there are views. (An epoch and a reader that does not watch: not at all.) */
+static inline void mapping_read_quickly(struct mapping *m)
+{
+    const uint64_t viewed = __atomic_load_n(&m->file->viewed, __ATOMIC_ACQUIRE),
+                   end = m->offset + m->reach, quick = end < viewed ? end : viewed;
+    /* Release: pairs with read_at_once(). */
+    if (__atomic_load_n(&m->quick, __ATOMIC_RELAXED) < quick)
+        __atomic_store_n(&m->quick, quick, __ATOMIC_RELEASE);
 }
 
 /* Returns the flags of a write through m, with ATO_EAGER also if that is its policy: it is deployed at once. */
@@ -196,7 +209,7 @@ static inline uint32_t file_format(const struct file *f)
     return f->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
 }
 
-/* The view of the reflection reaches so far, so that homes that are computed from it lie in the view. Only a wrong value in shared
+/* The view of a sparse reflection reaches so far, so that homes that are computed from it lie in the view. Only a wrong value in shared
  * memory can lead to an access there. */
 #define FILE_NO_PLACE SHARED_NO_PLACE
 
@@ -248,24 +261,26 @@ static inline const char *file_r_to_read(const struct file *f, uint64_t page,
                                                : f->r + layout_refpage(file_format(f), place);
 }
 
-/* Size of the view of the reflection, bytes. */
-static inline uint64_t file_r_bytes(const struct file *f)
-{
-    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
-                     : layout_reflection_bytes(LAYOUT_DENSE, f->max_size);
-}
-
 static inline uint64_t lesser(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Returns the logical size. At most the size of the views: shared memory is not trusted. */
+/* Returns the logical size, or `viewed` if that is less: a caller that needs more asks for longer views (views_follow()). Shared memory
+ * is not trusted. */
 static inline uint64_t file_size(const struct file *f)
 {
     const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
     uint64_t size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
-    return lesser(size, f->max_size);
+    /* After the header: a reader's views get shorter when it begins to watch. Acquire: views_reach() has mapped so much. */
+    return lesser(size, __atomic_load_n(&f->viewed, __ATOMIC_ACQUIRE));
+}
+
+/* Returns the logical size, as far as the process may map it. */
+static inline uint64_t file_end(const struct file *f)
+{
+    const struct shared_header *h = __atomic_load_n(&f->shared.header, __ATOMIC_RELAXED);
+    return lesser(__atomic_load_n(&h->size, __ATOMIC_ACQUIRE), f->max_size);
 }
 
 /*
@@ -307,6 +322,10 @@ static inline bool file_is_poisoned(const struct file *f)
 }
 
 int file_say_poisoned(const struct file *f);
+
+/* Returns which file another program has made shorter, to be put before the path of the original: "the reflection of ", or "" for the original
+ * itself; NULL: none. */
+const char *file_what_is_cut(const struct file *f);
 
 /* Poisons the file and returns -1 with EIO and a sentence: it is not known whether `what` is durable. */
 int file_in_doubt(struct file *f, const char *what);

@@ -3,12 +3,15 @@
 
 #include "reflection/format/layout.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/identity.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -60,36 +63,115 @@ unsigned shared_index_bits(uint64_t places)
     return bits;
 }
 
+/* What is mapped at first: the directory of so many pages, 1 GiB, as most files need, and so many bytes of states. */
+#define FIRST_PAGES  (1ull << 18)
+#define FIRST_STATES (1ull << 20)
+
 static int map_object(struct shared *s, uint64_t capacity_pages, uint32_t format, int prot)
 {
-    const uint64_t groups_at = groups_behind(capacity_pages),
-                   places_at = groups_at + capacity_pages * sizeof(struct page_state),
-                   index_at = places_at + capacity_pages * sizeof(uint32_t);
+    const uint64_t places_at =
+                       groups_behind(capacity_pages) + capacity_pages * sizeof(struct page_state),
+                   index_at = places_at + capacity_pages * sizeof(uint32_t),
+                   end = index_at + (8ull << shared_index_bits(LAYOUT_PLACES));
+    const bool dense = format == LAYOUT_DENSE;
     s->capacity = capacity_pages;
-    s->mapped =
-        format == LAYOUT_DENSE ? places_at : index_at + (8ull << shared_index_bits(LAYOUT_PLACES));
-    s->base = mmap(NULL, s->mapped, prot, MAP_SHARED, s->fd, 0);
-    if (s->base == MAP_FAILED) {
-        s->base = NULL;
-        return report_errno(errno, "cannot map the shared memory /dev/shm%s", s->name);
-    }
-    madvise(s->base, s->mapped, MADV_DONTFORK);
-    madvise(s->base, s->mapped, MADV_DONTDUMP);
+    s->groups_at = groups_behind(capacity_pages);
+    s->head = s->states =
+        (struct window){.domain = PERSIST_PROCESS, .fd = s->fd, .prot = prot, .no_dump = true};
+    s->states.at = s->groups_at;
+    const uint64_t first = capacity_pages < FIRST_PAGES ? capacity_pages : FIRST_PAGES,
+                   head = dense ? SHARED_DIRECTORY_AT + first / GROUP_PAGES * 4 : end;
+    if (window_open(&s->head, head, dense ? s->groups_at : end, NULL) < 0)
+        return window_no_room(errno, head, "the shared memory /dev/shm", s->name);
+    /* For shared_is_used(). A mapping keeps the lock too, so none may get into a forked child (window.c). */
+    (void)locks_try(s->fd, F_RDLCK, 0, 1);
+    s->base = s->head.base;
     s->header = (struct shared_header *)s->base;
     s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
     s->ready = (uint8_t *)(s->base + SHARED_READY_AT);
     s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
     s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
-    s->groups = (struct page_group *)(s->base + groups_at);
-    s->last_group = (uint32_t)(capacity_pages / GROUP_PAGES) - 1;
-    if (format == LAYOUT_SPARSE) {
-        s->places = (uint32_t *)(s->base + places_at);
-        s->index = (uint64_t *)(s->base + index_at);
-        s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
-        if (s->index_bits > shared_index_bits(LAYOUT_PLACES)) /* it was checked, and may change */
-            s->index_bits = 0;
+    if (dense) {
+        if (window_open(&s->states, FIRST_STATES, capacity_pages * sizeof(struct page_state),
+                        NULL) < 0)
+            return window_no_room(errno, FIRST_STATES, "the shared memory /dev/shm", s->name);
+        s->groups = (struct page_group *)s->states.base;
+        s->pages = first;
+        s->mapped = FIRST_STATES / sizeof(struct page_group);
+        return 0;
     }
+    s->groups = (struct page_group *)(s->base + s->groups_at);
+    s->pages = capacity_pages;
+    s->mapped = (uint32_t)(capacity_pages / GROUP_PAGES);
+    s->places = (uint32_t *)(s->base + places_at);
+    s->index = (uint64_t *)(s->base + index_at);
+    s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
+    if (s->index_bits > shared_index_bits(LAYOUT_PLACES)) /* it was checked, and may change */
+        s->index_bits = 0;
     return 0;
+}
+
+int shared_reach(struct shared *s, uint64_t pages)
+{
+    const uint64_t bytes = SHARED_DIRECTORY_AT + pages / GROUP_PAGES * 4 + 4;
+    if (pages <= __atomic_load_n(&s->pages, __ATOMIC_ACQUIRE))
+        return 0;
+    if (window_reach(&s->head, bytes < s->groups_at ? bytes : s->groups_at) < 0)
+        return window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);
+    __atomic_store_n(&s->pages, pages, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Maps the group with this index, one of those that were handed out. Returns 0; -1 with a sentence. */
+static int reach_group(struct shared *s, uint32_t index)
+{
+    const uint64_t bytes = (index + 1ull) * sizeof(struct page_group);
+    if (index >= s->capacity / GROUP_PAGES)
+        return report_error(EUCLEAN, "the shared memory /dev/shm%s is damaged", s->name);
+    const uint64_t twice = 2 * bytes < s->states.room ? 2 * bytes : s->states.room;
+    if (index >= __atomic_load_n(&s->mapped, __ATOMIC_ACQUIRE) &&
+        window_reach(&s->states, twice) < 0 && window_reach(&s->states, bytes) < 0)
+        return window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);
+    /* Another thread may have gone further. */
+    const uint32_t all =
+        (uint32_t)(__atomic_load_n(&s->states.bytes, __ATOMIC_ACQUIRE) / sizeof(struct page_group));
+    uint32_t is = __atomic_load_n(&s->mapped, __ATOMIC_RELAXED);
+    while (is < all && !__atomic_compare_exchange_n(&s->mapped, &is, all, false, __ATOMIC_RELEASE,
+                                                    __ATOMIC_RELAXED))
+        ;
+    return 0;
+}
+
+int shared_reach_all(struct shared *s)
+{
+    uint64_t batch = s->capacity / SHARED_BATCH_PAGES;
+    const uint64_t handed_out = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
+    if (s->places) /* all is mapped */
+        return 0;
+    while (batch > 0 && !__atomic_load_n(&s->ready[batch - 1], __ATOMIC_ACQUIRE))
+        batch--;
+    return shared_reach(s, batch * SHARED_BATCH_PAGES) < 0 ||
+                   (handed_out && handed_out <= s->capacity / GROUP_PAGES &&
+                    reach_group(s, (uint32_t)handed_out - 1) < 0)
+               ? -1
+               : 0;
+}
+
+struct page_state *shared_look_further(const struct shared *s, uint64_t page)
+{
+    const uint64_t group = page / GROUP_PAGES;
+    const uint32_t index = __atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE)
+                               ? __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE)
+                               : 0;
+    if (!index)
+        return NULL;
+    /* A caller that knew of no state would take the page for one that nobody has touched. */
+    if (reach_group((struct shared *)(uintptr_t)s, index - 1) < 0) {
+        if (s->faults)
+            fault_poison_here(s->faults);
+        return NULL;
+    }
+    return &s->groups[index - 1].pages[page % GROUP_PAGES];
 }
 
 /* Reads the header of the object that is open as s->fd. Returns 1; 0: it is no regular file, or its maker may not write to the
@@ -144,6 +226,47 @@ int shared_remove(const struct manifest_record *record, const struct trust *file
     return r;
 }
 
+/* Returns 1 if a process has that object of a pairing mapped; else 0; -1 with a sentence. */
+static int is_used(const char *name, const struct trust *file)
+{
+    char object[NAME_MAX + 2], path[NAME_MAX + 16];
+    struct stat st;
+    snprintf(object, sizeof(object), "/%s", name);
+    snprintf(path, sizeof(path), "/dev/shm%s", object);
+    /* I5: any user may make such a name. */
+    if (fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+        !ownership_maker(file, &st))
+        return 0;
+    const int fd = fsops->shm_open(object, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
+    const int r = lives == LOCKS_FAILED && errno != ENOENT
+                      ? report_errno(errno, "cannot look at the shared memory %s", path)
+                      : lives == LOCKS_TAKEN;
+    KEEP_ERRNO();
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+int shared_is_used(const uint8_t id[16], const struct trust *file)
+{
+    char name[64];
+    struct dirent **all;
+    int r = 0;
+    shared_name(name, id, 0);
+    const size_t n = strrchr(name, '-') - name; /* "ato-<id>-", without the slash before */
+    const int count = scandirat(AT_FDCWD, "/dev/shm", &all, NULL, NULL);
+    if (count < 0)
+        return report_errno(errno, "cannot list /dev/shm");
+    for (int i = 0; i < count; i++) {
+        if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0)
+            r = is_used(all[i]->d_name, file);
+        free(all[i]);
+    }
+    free(all);
+    return r;
+}
+
 /* Opens a new object, with one of three names. By that of the last generation and of the next one, dead processes may have left
  * objects: the last one's, and that of a process that died before the manifest named it. The object with the next name is the
  * new one. Any user that may read the file can predict that name, take it and keep it: then a random generation is used, which
@@ -186,7 +309,8 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     if (r < 0)
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
     if (r < 0 || shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
-        map_object(s, pages, record->format, PROT_READ | PROT_WRITE) < 0) {
+        map_object(s, pages, record->format, PROT_READ | PROT_WRITE) < 0 ||
+        shared_reach(s, layout_pages(capacity)) < 0) {
         shared_close(s, true);
         return -1;
     }
@@ -240,16 +364,40 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
     else if (r == 1 && is_object_of(&h, record) && (uint64_t)st.st_size >= ready_end(h.capacity))
         r = map_object(s, h.capacity, record->format, prot);
     else if (r > 0) {
-        report_error(EBUSY,
-                     "%s is mapped by another process, and its shared memory /dev/shm%s is not "
-                     "here, or another one has this name: that process is just ending, or the two "
-                     "have different ones, as in containers",
-                     path, s->name);
+        report_quietly(
+            EBUSY,
+            "%s is mapped by another process, and its shared memory /dev/shm%s is not "
+            "here, or another one has this name: that process is just ending, or the two "
+            "have different ones, as in containers: let these share one /dev/shm (as "
+            "docker's --ipc=shareable and --ipc=container:NAME, or a common volume)",
+            path, s->name);
         r = PAIRING_NOT_YET;
     }
     if (r != 0)
         shared_close(s, false);
     return r;
+}
+
+bool shared_is_cut(const struct shared *s)
+{
+    struct stat st;
+    if (s->fd < 0 || fstat(s->fd, &st) < 0)
+        return false;
+    const uint64_t groups = __atomic_load_n(&s->header->groups_allocated, __ATOMIC_RELAXED);
+    return (uint64_t)st.st_size < ready_end(s->capacity) ||
+           (groups <= s->capacity / GROUP_PAGES &&
+            (uint64_t)st.st_size < s->groups_at + groups * sizeof(struct page_group));
+}
+
+void shared_watch(struct shared *s, struct fault_target *faults, int access)
+{
+    faults->read_only = access == O_RDONLY;
+    faults->poisoned = &s->header->poisoned;
+    if (faults->met) /* before there was an object */
+        __atomic_store_n(&s->header->poisoned, 1, __ATOMIC_RELEASE);
+    s->faults = faults;
+    fault_retarget(s->head.base, faults);
+    fault_retarget(s->states.base, faults);
 }
 
 void shared_close(struct shared *s, bool remove)
@@ -259,8 +407,10 @@ void shared_close(struct shared *s, bool remove)
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
         (void)fsops->ftruncate(s->fd, 0); /* its memory at least */
     }
-    if (s->base)
-        munmap(s->base, s->mapped);
+    if (s->faults)
+        s->faults->poisoned = NULL;
+    window_close(&s->head);
+    window_close(&s->states);
     if (s->fd >= 0)
         close(s->fd);
     memset(s, 0, sizeof(*s));
@@ -300,7 +450,7 @@ static uint64_t new_group(struct shared *s)
         }
         while (index >= have) {
             /* Idempotent, so racing callers need no lock, in other processes too. */
-            uint64_t at = (uint64_t)((char *)&s->groups[have] - s->base);
+            const uint64_t at = s->groups_at + have * sizeof(struct page_group);
             if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") <
                     0 ||
                 (s->places && allocate_places(s, have) < 0))
@@ -334,13 +484,14 @@ struct page_state *shared_make_state(struct shared *s, uint64_t page)
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             index = (uint32_t)made + 1;
     }
-    return &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
+    return reach_group(s, index - 1) < 0 ? NULL : &s->groups[index - 1].pages[page % GROUP_PAGES];
 }
 
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end)
 {
-    if (end > s->capacity)
-        end = s->capacity;
+    const uint64_t pages = __atomic_load_n(&s->pages, __ATOMIC_ACQUIRE);
+    if (end > pages)
+        end = pages;
     while (*page < end) {
         const bool ready = __atomic_load_n(&s->ready[*page / SHARED_BATCH_PAGES], __ATOMIC_ACQUIRE);
         const uint64_t step = ready ? GROUP_PAGES : SHARED_BATCH_PAGES;

@@ -13,7 +13,6 @@
  *   4096        slots: 1024 of 32 bytes
  *   36864       batches of the directory: 1 byte for each, 1: it has space
  *   16814080    counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
- *   29396992    64 KiB of the programs that use libato (ato_shared()), which have space once one asks for them
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -40,6 +39,7 @@
 #include "ato.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/media/window.h"
 #include "reflection/pairing/pairing.h"
 
 #include <assert.h>
@@ -186,24 +186,26 @@ enum {
     SHARED_THREADS_AT = SHARED_READY_AT + SHARED_CAPACITY_MAX / SHARED_BATCH_PAGES,
     SHARED_THREADS_BYTES = 12288, /* for each slot */
     SHARED_THREADS = SHARED_THREADS_BYTES / sizeof(struct shared_thread),
-    SHARED_USER_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
-    SHARED_DIRECTORY_AT = SHARED_USER_AT + ATO_SHARED_MAX,
+    SHARED_DIRECTORY_AT = SHARED_THREADS_AT + MANIFEST_SLOTS * SHARED_THREADS_BYTES,
 };
 
 struct shared {
     struct shared_header *header; /* first: a reader's changes last (reader.c) */
-    struct shared_slot *slots;
-    struct shared_thread *threads;
+    /* What every call needs lies side by side. */
+    uint8_t *ready; /* per batch of the directory */
     uint32_t *directory;
     struct page_group *groups;
-    uint8_t *ready;   /* per batch of the directory */
+    uint32_t mapped; /* groups that are mapped; grows */
+    unsigned index_bits;
     uint32_t *places; /* NULL: the reflection is dense */
     uint64_t *index;  /* a quiet reader's is private (reader.c) */
-    unsigned index_bits;
-    uint64_t capacity;
-    uint32_t last_group; /* 2^n - 1 */
+    struct shared_slot *slots;
+    struct shared_thread *threads;
+    uint64_t capacity, groups_at;
+    uint64_t pages; /* whose entries of the directory are mapped; grows */
     char *base;
-    uint64_t mapped;
+    struct window head, states;  /* up to the groups, or all if the reflection is sparse; groups */
+    struct fault_target *faults; /* shared_watch() */
     int fd;
     char name[64];
 };
@@ -219,11 +221,26 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
  * the file that has the inode and device of the record. Returns 0, also if it cannot be removed; -1 with a sentence. */
 int shared_remove(const struct manifest_record *record, const struct trust *file);
 
+/* Implements pairing_wish.is_used: each process that has the object of a pairing mapped has a lock on it. */
+int shared_is_used(const uint8_t id[16], const struct trust *file);
+
 /* Maps the object that other processes made for the pairing `record`. Returns 0; PAIRING_NOT_YET with a sentence,
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
  * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
                 const char *path, int access);
+
+/* From now on faults in the object, and others of `faults`, poison its file. */
+void shared_watch(struct shared *s, struct fault_target *faults, int access);
+
+/* Maps what is needed for so many pages of a file, at most the capacity. Returns 0; -1 with ENOMEM. */
+int shared_reach(struct shared *s, uint64_t pages);
+
+/* Maps all that is in use, for shared_next_state(). Returns 0; -1 with ENOMEM. */
+int shared_reach_all(struct shared *s);
+
+/* Returns true if another program made the object shorter. */
+bool shared_is_cut(const struct shared *s);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);
@@ -251,8 +268,8 @@ static inline struct shared_thread *shared_thread_of(const struct shared *s, uns
     return &s->threads[slot * SHARED_THREADS + thread];
 }
 
-/* Returns the next existing state of pages [*page, end), that of page *page - 1; NULL: no more. States that are
- * made meanwhile may be missed, unless the caller prevents that. */
+/* Returns the next existing state of pages [*page, end), that of page *page - 1, as far as the object is mapped; NULL: no more.
+ * States that are made meanwhile may be missed, unless the caller prevents that. */
 struct page_state *shared_next_state(struct shared *s, uint64_t *page, uint64_t end);
 
 /* Unmaps the object. Keeps errno. `remove`: also removes it, as the last user. If that fails (it may be another user's), it is
@@ -265,30 +282,50 @@ unsigned shared_index_bits(uint64_t n);
 /* Makes the index, with room for n places. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_make_index(struct shared *s, uint64_t n);
 
-/* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC. */
+/* Returns the state of a page that may have no group yet, which is then made. NULL with ENOSPC, ENOMEM, EUCLEAN. */
 struct page_state *shared_make_state(struct shared *s, uint64_t page);
 
-/* Returns the state of a page; NULL if it was not made yet. page < capacity. A few loads, no lock. */
-static inline struct page_state *shared_peek(const struct shared *s, uint64_t page)
+/* Returns the state of a page; NULL if it was not made yet, or is not mapped. page < s->pages. A few loads, no lock. */
+static inline struct page_state *shared_look(const struct shared *s, uint64_t page)
 {
     uint64_t group = page / GROUP_PAGES;
     /* Pairs with the release in shared_make_state(): the batch has space. */
     if (__builtin_expect(!__atomic_load_n(&s->ready[group / SHARED_BATCH], __ATOMIC_ACQUIRE), 0))
         return NULL;
     /* Pairs with the release in shared_make_state(): the group has space and is zeroed. */
-    uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE);
-    if (__builtin_expect(index == 0, 0))
+    const uint32_t index = __atomic_load_n(&s->directory[group], __ATOMIC_ACQUIRE) - 1;
+    /* 0 becomes the largest number. Any value may be there: shared memory is not trusted. */
+    if (__builtin_expect(index >= __atomic_load_n(&s->mapped, __ATOMIC_ACQUIRE), 0))
         return NULL;
-    struct page_state *found = &s->groups[(index - 1) & s->last_group].pages[page % GROUP_PAGES];
+    struct page_state *found = &s->groups[index].pages[page % GROUP_PAGES];
     if (!found)
         __builtin_unreachable(); /* so that the caller's test costs nothing */
     return found;
 }
 
-/* The same, but makes the state if necessary. NULL with ENOSPC. */
-static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+/* shared_peek() where shared_look() finds nothing. */
+struct page_state *shared_look_further(const struct shared *s, uint64_t page);
+
+/* Returns the state of a page; NULL if it was not made yet. Maps its group, if another process has made it. If there is no address space
+ * for that, the file is poisoned for this process. page < s->pages. */
+static inline struct page_state *shared_peek(const struct shared *s, uint64_t page)
+{
+    struct page_state *found = shared_look(s, page);
+    return __builtin_expect(!!found, 1) ? found : shared_look_further(s, page);
+}
+
+/* Returns the state of a page that the caller holds. It has one; if the directory says something else by now, since it is not trusted or
+ * was cut (fault.h), any state of the file. */
+static inline struct page_state *shared_held(const struct shared *s, uint64_t page)
 {
     struct page_state *found = shared_peek(s, page);
+    return __builtin_expect(!!found, 1) ? found : s->groups->pages;
+}
+
+/* The same as shared_peek(), but makes the state if necessary. NULL with ENOSPC, ENOMEM. */
+static inline struct page_state *shared_state(struct shared *s, uint64_t page)
+{
+    struct page_state *found = shared_look(s, page);
     return __builtin_expect(!!found, 1) ? found : shared_make_state(s, page);
 }
 

@@ -13,28 +13,34 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+static const char *which(const struct file *f, int fd)
+{
+    return fd == f->pairing.original ? "" : "the reflection of ";
+}
+
+static int say_truncated(const struct file *f, int fd, off_t length)
+{
+    return report_error(
+        ESTALE, "%s%s was truncated by another program, to %lld bytes, while the file was mapped",
+        which(f, fd), f->pairing.path, (long long)length);
+}
+
 /* Sets *data to the offset of the first data at or after `from`, where the file must have a page; UINT64_MAX:
  * none. Returns 0; -1 on error: the caller must not assume a result, since a meta page without space means that
  * its words are 0. Space that was never stored to may be reported as none: then an unnecessary, harmless
  * fallocate() follows. */
 static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data)
 {
-    const char *which = fd == f->pairing.original ? "" : "the reflection of ";
     off_t found = lseek(fd, (off_t)from, SEEK_DATA);
     *data = found < 0 ? UINT64_MAX : (uint64_t)found;
     if (found >= 0)
         return 0;
     const off_t length = errno == ENXIO ? fsops_length(fd) : -1;
     if (length < 0)
-        return report_errno(errno, "cannot find out which parts of %s%s have space", which,
+        return report_errno(errno, "cannot find out which parts of %s%s have space", which(f, fd),
                             f->pairing.path);
     /* There are only holes, or `from` is beyond the end of the file. */
-    if ((uint64_t)length <= from)
-        return report_error(
-            ESTALE,
-            "%s%s was truncated by another program, to %lld bytes, while the file was mapped",
-            which, f->pairing.path, (long long)length);
-    return 0;
+    return (uint64_t)length <= from ? say_truncated(f, fd, length) : 0;
 }
 
 /* Returns how many pages of a chunk of the original, the first ones, are known to have space. 0 on tmpfs, where
@@ -95,8 +101,12 @@ static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const c
 {
     if (take(f, view, at, n) == 0)
         return 0;
+    const int error = errno, fd = view == f->o ? f->pairing.original : f->pairing.reflection;
+    const off_t length = fsops_length(fd);
+    if (length >= 0 && layout_pages((uint64_t)length) * PAGE_BYTES < at + n)
+        return say_truncated(f, fd, length);
     return report_errno(
-        errno,
+        error,
         "no space for %llu bytes at %llu of %s %s, or for the pages beside them (a journal in the "
         "folder %s, which commits of several pages need, takes at least %llu bytes until the files "
         "are unmapped)",
@@ -350,7 +360,7 @@ int space_run_end(struct space_run *r)
             return -1;
     }
     for (; r->n; r->n--) {
-        struct page_state *s = shared_peek(&f->shared, r->page++);
+        struct page_state *s = shared_held(&f->shared, r->page++);
         __atomic_store_n(&s->flags, s->flags | r->need, __ATOMIC_RELEASE);
     }
     return 0;

@@ -3,6 +3,7 @@
 
 #include "lib/file/file.h"
 #include "reflection/media/report.h"
+#include "reflection/media/window.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,27 +62,18 @@ bool table_touches(const void *addr, size_t n)
 
 void *table_reserve(void *hint, uint64_t n)
 {
+    const uint64_t wanted = (uint64_t)(uintptr_t)hint, end = TABLE_ENTRIES << TABLE_SHIFT;
+    void *at = MAP_FAILED;
     n = whole(n);
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    uint64_t wanted = (uint64_t)(uintptr_t)hint, end = TABLE_ENTRIES << TABLE_SHIFT;
     if (hint && wanted % TABLE_GRAIN == 0 && n <= end && wanted <= end - n) {
-        void *at = mmap(hint, n, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-        if (at == hint)
-            return at;
-        if (at != MAP_FAILED)
+        at = mmap(hint, n, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at != MAP_FAILED && at != hint) {
             munmap(at, n);
+            at = MAP_FAILED;
+        }
     }
-    char *raw = mmap(NULL, n + TABLE_GRAIN, PROT_NONE, flags, -1, 0);
-    if (raw == MAP_FAILED)
-        return NULL;
-    char *base = (char *)whole((uint64_t)(uintptr_t)raw);
-    if (base > raw)
-        munmap(raw, (size_t)(base - raw));
-    size_t tail = (size_t)(raw + n + TABLE_GRAIN - (base + n));
-    if (tail)
-        munmap(base + n, tail);
-    madvise(base, n, MADV_DONTFORK);
-    return base;
+    return at == MAP_FAILED ? window_reserve(n) : at;
 }
 
 void table_put(void *base, uint64_t n, struct mapping *m)

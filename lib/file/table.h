@@ -79,7 +79,7 @@ static inline struct mapping *table_find_source(const void *dst, const void *src
 }
 
 /* Reserves address space of n bytes, rounded up to whole GiB, at a multiple of 1 GiB, without access. `hint` is
- * used if it fits. Returns NULL with errno on failure. */
+ * used if it fits. A forked child inherits it. Returns NULL with errno on failure. window_give_back() gives it back. */
 void *table_reserve(void *hint, uint64_t n);
 void table_put(void *base, uint64_t n, struct mapping *m); /* NULL: clears */
 

@@ -60,6 +60,7 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* fault.h */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -18,7 +18,7 @@ extern __thread unsigned thread_number_plus_1 __attribute__((tls_model("initial-
 
 unsigned thread_register(void);
 
-/* Starts a thread that blocks all signals: they are for the program's own threads. Returns 0; an errno. */
+/* Starts a thread that blocks all signals but SIGBUS: they are for the program's own threads. Returns 0; an errno. */
 int thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Called in a forked child: frees the numbers of threads that it did not inherit. */

@@ -39,6 +39,7 @@ struct notes {
     struct note *each;
     uint32_t *index; /* 2 * room places of a hash table: 0, or one more than an index of `each` */
     uint64_t n, room;
+    uint64_t sizes;  /* of the n; max_pages does not count them */
     uint64_t moment; /* notes_hold() */
 };
 

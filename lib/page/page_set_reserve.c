@@ -41,7 +41,7 @@ enum { FETCHED = 4 };
 
 static inline __attribute__((always_inline)) void fetch(const struct page_span *span, uint64_t page)
 {
-    const struct page_state *s = page <= span->last ? shared_peek(&span->file->shared, page) : NULL;
+    const struct page_state *s = page <= span->last ? shared_look(&span->file->shared, page) : NULL;
     const struct homes homes = file_homes_of(span->file, page, s);
     if (s)
         page_fetch(&homes, s, 0);

@@ -4,6 +4,7 @@
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/thread.h"
+#include "lib/file/views.h"
 #include "lib/page/handle.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/media/report.h"
@@ -70,6 +71,8 @@ int reservation_wait(struct file *f, struct page_state *s, const struct patience
             _mm_pause();
             continue;
         }
+        if (file_check(f) < 0)
+            return -1;
         const uint64_t now = clock_ns();
         if (!until)
             until = now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
@@ -92,13 +95,17 @@ int reservation_await(struct file *f, const struct page_state *s, unsigned i)
     page_pause(i);
     if (i % ROUNDS != ROUNDS - 1)
         return 0;
+    if (file_check(f) < 0)
+        return -1;
     return reservation_look_after(f, s, __atomic_load_n(&s->holder, __ATOMIC_RELAXED));
 }
 
 int reservation_beyond(struct file *f, uint64_t end)
 {
     uint64_t size = file_size(f);
-    if (end <= size)
+    if (file_check(f) < 0)
+        return -1;
+    if (end <= size || (end <= file_end(f) && f->o && views_follow(f)))
         return RESERVATION_AGAIN;
     return report_error(EFAULT,
                         "the call goes up to byte %llu of %s, which is only %llu bytes long now",

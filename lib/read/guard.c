@@ -62,13 +62,14 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
 
 /* Does not take MUTEX_FILES: its holder may be waiting for another process. The file stays mapped while
  * the call runs. */
-static int set(struct mapping *m, const struct manifest_guard *after)
+static int set(struct mapping *m, struct manifest_guard *after)
 {
     struct file *f = m->file;
     struct pairing *pr = &f->pairing;
     struct manifest_guard before = guard_of(f);
     if (file_check(f) < 0)
         return -1;
+    after->first = after->bytes && ((m->flags & ATO_MASK_FIRST) || before.first);
     if (memcmp(&before, after, sizeof(before)) == 0)
         return 0;
     if (after->bytes && before.bytes && check_replacing(m, &before, after) < 0)
@@ -84,7 +85,7 @@ static int set(struct mapping *m, const struct manifest_guard *after)
     if (r == 0 && !again) {
         pr->record.guard = *after;
         r = birth_write_record(pr);
-        if (r < 0)
+        if (r < 0 || file_is_poisoned(f))
             r = file_in_doubt(f, "its guard");
     }
     mutex_unlock(MUTEX_GUARD);

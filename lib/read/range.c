@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/read/range.h"
 
+#include "lib/file/views.h"
 #include "lib/read/reader.h"
 
 #include <stdlib.h>
 
-int range_outside(const void *addr, size_t n)
+int range_outside(const struct mapping *m, const void *addr, size_t n)
 {
+    if (m && file_check(m->file) < 0) /* its size may have become 0 */
+        return -1;
     if (!addr)
         return report_error(EINVAL, "NULL is given as the address of %zu bytes", n);
     return report_error(EFAULT,
@@ -15,12 +18,21 @@ int range_outside(const void *addr, size_t n)
                         addr, n);
 }
 
-bool range_grew(struct range *s, const void *addr, size_t n)
+int range_check_again(struct range *s, const void *addr, size_t n)
 {
-    if (!s->m->file->reader)
-        return false;
-    uint64_t size;
-    return reader_size(s->m->file, &size) == 0 && range_within(s, addr, n, size) == 0;
+    struct file *f = s->m->file;
+    uint64_t size = file_end(f);
+    if (f->reader && reader_size(f, &size) < 0)
+        return -1;
+    if (!range_within(s, addr, n, size))
+        return range_outside(s->m, addr, n);
+    if (!f->o) /* a reader that does not watch has no views */
+        return 0;
+    if (views_reach(f, s->offset + n) < 0)
+        return -1;
+    if (s->m->quick)
+        mapping_read_quickly(s->m);
+    return 0;
 }
 
 char *range_copy_buffer(uint64_t n)

@@ -15,27 +15,27 @@ struct range {
     uint64_t offset;   /* in the file */
 };
 
-int range_outside(const void *addr, size_t n);
+/* Reports that a range lies outside. `m`: the mapping in which it begins; NULL: none. Returns -1 with EFAULT; EINVAL for NULL; EIO if the
+ * file is poisoned. */
+int range_outside(const struct mapping *m, const void *addr, size_t n);
 int range_none(const void *a, const void *b);
 
 /* For calls that move no bytes. Returns 0; -1 with EINVAL if neither address lies in a mapping, or just behind one. */
 int range_empty(const void *a, const void *b);
 
-/* Checks that [addr, addr + n) lies in the part of s->m that may be used, and within `size` bytes of its file. Sets
- * s->offset. Returns 0; -1 with EFAULT. */
-static inline int range_within(struct range *s, const void *addr, size_t n, uint64_t size)
+/* Returns whether [addr, addr + n) lies in the part of s->m that may be used, and within `size` bytes of its file. Sets
+ * s->offset. */
+static inline bool range_within(struct range *s, const void *addr, size_t n, uint64_t size)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
     struct mapping *m = s->m;
     if (__builtin_expect(at + n - 1 < at, 0))
-        return range_outside(addr, n);
+        return false;
     uint64_t from = at - (uint64_t)(uintptr_t)m->base;
     if (__builtin_expect(from >= m->reach || n > m->reach - from, 0))
-        return range_outside(addr, n);
+        return false;
     s->offset = m->offset + from;
-    if (__builtin_expect(s->offset >= size || n > size - s->offset, 0))
-        return range_outside(addr, n);
-    return 0;
+    return __builtin_expect(s->offset < size && n <= size - s->offset, 1);
 }
 
 /* Sets s->m to the mapping in which addr lies, or to NULL for plain memory. Returns 0; -1 with EFAULT if the range
@@ -46,27 +46,27 @@ static inline int range_look(struct range *s, const void *addr, size_t n)
     s->offset = 0;
     if (s->m || __builtin_expect(addr && table_is_plain(addr, n), 1))
         return 0;
-    return range_outside(addr, n);
+    return range_outside(NULL, addr, n);
 }
 
-/* For a reader's file, which may have grown: finds out its size, and returns true if the range lies within it. */
-bool range_grew(struct range *s, const void *addr, size_t n);
+/* range_check() for a range that does not lie within file_size(): the file may have grown. */
+int range_check_again(struct range *s, const void *addr, size_t n);
 
-/* Checks the range of a side that lies in a mapping, by the size of its file. Returns 0; -1 as range_find(). */
-static inline int range_check(struct range *s, const void *addr, size_t n, uint64_t size)
+/* Checks the range of a side that lies in a mapping. Returns 0; -1 as range_find(), or with ENOMEM: no address space for views. */
+static inline int range_check(struct range *s, const void *addr, size_t n)
 {
-    if (range_within(s, addr, n, size) < 0 && !range_grew(s, addr, n))
-        return -1;
-    return file_check(s->m->file);
+    return __builtin_expect(range_within(s, addr, n, file_size(s->m->file)), 1)
+               ? 0
+               : range_check_again(s, addr, n);
 }
 
 /* Finds the mapping of a side and checks the range. n > 0. Returns 0; -1 with EFAULT: partly in a mapping, or
- * beyond the end of the file; EIO: its file is poisoned. */
+ * beyond the end of the file. Whether the file is poisoned is asked later: when its pages are held, and after a copy. */
 static inline int range_find(struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    return s->m ? range_check(s, addr, n, file_size(s->m->file)) : 0;
+    return s->m ? range_check(s, addr, n) : 0;
 }
 
 /* Returns memory for a copy of n bytes, which the caller frees; NULL with ENOMEM. */

@@ -47,6 +47,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,26 +72,38 @@ void read_versions_free(struct read_versions *v)
         free(v->of);
 }
 
+static int say_truncated(const struct file *f, int fd)
+{
+    return report_error(ESTALE, "%s%s was truncated by another program while the file was mapped",
+                        fd == f->pairing.original ? "" : "the reflection of ", f->pairing.path);
+}
+
+/* What is behind the end of the original reads as zeros. */
 static int read_exactly(const struct file *f, int fd, char *to, uint64_t n, uint64_t at)
 {
+    const uint64_t size = file_size(f); /* before: the file may get longer */
     ssize_t got = pread(fd, to, n, (off_t)at);
     if (got < 0)
         return report_errno(errno, "cannot read %s", f->pairing.path);
+    if ((uint64_t)got < n && (fd != f->pairing.original || at + (uint64_t)got < size))
+        return say_truncated(f, fd);
     memset(to + got, 0, n - (uint64_t)got);
     return 0;
 }
 
 int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst)
 {
-    _Alignas(64) char o[PAGE_BYTES], r[PAGE_BYTES];
+    char r[PAGE_BYTES];
     const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
     const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
     const uint32_t format = file_format(f);
     const uint64_t place = f->sparse ? place_find(f, page) : page;
     const int reflection = place == FILE_NO_PLACE ? -1 : f->pairing.reflection;
     uint64_t word = 0, of = page;
-    if (reflection >= 0 && meta_read(reflection, format, place, 1, &word, &of) < 0)
-        return report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path);
+    const int64_t words = reflection < 0 ? 1 : meta_read(reflection, format, place, 1, &word, &of);
+    if (words < 1)
+        return words < 0 ? report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path)
+                         : say_truncated(f, reflection);
     if (of != page) /* it has lost its place: then the caller will see that it is loaded now */
         word = 0;
     /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
@@ -99,12 +112,24 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
         meta_has_space(reflection, format, place) && page_flush_word(f, page) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
-    if (read_exactly(f, f->pairing.original, o + from, bytes, page * PAGE_BYTES + from) < 0 ||
+    if (read_exactly(f, f->pairing.original, dst, n, page * PAGE_BYTES + begin) < 0 ||
         (touched &&
          read_exactly(f, reflection, r + from, bytes, layout_refpage(format, place) + from) < 0))
         return -1;
-    copy_gather_range(f->persist.kernel, dst, o, r, word, begin, n);
+    for (uint64_t left = touched; left; left &= left - 1) {
+        const unsigned slice = (unsigned)__builtin_ctzll(left) * SLICE_BYTES,
+                       at = slice > begin ? slice : begin;
+        memcpy(dst + at - begin, r + at, lesser(slice + SLICE_BYTES, begin + n) - at);
+    }
     return 0;
+}
+
+/* A page has no state any more. */
+static int say_lost(const struct file *f)
+{
+    return file_check(f) < 0
+               ? -1
+               : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
 }
 
 int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
@@ -119,7 +144,7 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
                                          ? load_look(f, page)
                                          : shared_peek(&f->shared, page);
         if (!s && !marked)
-            return -1;
+            return *version == READ_NOT_COPIED ? -1 : say_lost(f);
         uint64_t now = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0; /* 0: not loaded */
         const bool is_marked = marked && now && !(now & 1);
         if (is_marked)
@@ -199,6 +224,8 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
         r = read_pass(m->file, offset, dst, n, v->of, NULL);
     if (r == 0)
         r = read_reserved(m->file, offset, dst, n, v->of);
+    if (r >= 0 && file_check(m->file) < 0) /* after the copy (fault.h) */
+        r = -1;
     if (r < 0 || !versions)
         read_versions_free(v);
     if (r < 0)
@@ -207,5 +234,8 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
         deploy_for_reader(m, offset, n);
     if (passes > 2)
         count(m, COUNT_READ_RETRIES, passes - 2);
+    if (__atomic_load_n(&m->quick, __ATOMIC_RELAXED) - 1 <
+        offset + n - 1) /* the views have grown since */
+        mapping_read_quickly(m);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/lookup.h"
 #include "reflection/recovery/pairing_open.h"
 
 #include <errno.h>
@@ -45,14 +46,17 @@ static int watch(struct pairing *pr, void *arg)
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
-    if (r == 0 && views_map(f, &shared) < 0)
+    if (r == 0)
+        shared_watch(&shared, &pr->faults, O_RDONLY);
+    if (r == 0 && views_map(f, &shared, pr->size) < 0)
         r = -1;
     if (r != 0) {
         views_unmap(f);
+        f->viewed = f->max_size;
         shared_close(&shared, false);
         return r;
     }
-    memcpy(&f->shared.slots, &shared.slots, sizeof(shared) - offsetof(struct shared, slots));
+    memcpy(&f->shared.ready, &shared.ready, sizeof(shared) - offsetof(struct shared, ready));
     /* Release: a thread that sees the header sees the other fields. From now on the reader watches. */
     __atomic_store_n(&f->shared.header, shared.header, __ATOMIC_RELEASE);
     return 0;
@@ -98,10 +102,13 @@ static int note(struct file *f)
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
     if (!reader_watches(f)) {
+        pr->faults = (struct fault_target){.poisoned = &r->own.poisoned};
+        r->own.poisoned = 0; /* the manifest is mapped anew */
         r->own.settled = true;
         r->own.size = pr->manifest ? pr->size : pr->identity.size;
         r->sure = !is_young(&pr->identity);
     }
+    r->stamp = pr->manifest || pr->has_attributes ? 0 : lookup_stamp(pr, r->wish.folder);
     if (!pr->manifest)
         return 0;
     f->persist = pr->persist;
@@ -136,7 +143,9 @@ static int find_again(struct file *f, int found)
         found = find(f);
         ends += found == PAIRING_NOT_YET;
     }
-    return found ? -1 : note(f);
+    if (found)
+        return found < 0 ? -1 : report_aloud();
+    return note(f);
 }
 
 /* ---- while no process writes to the file ---- */
@@ -153,6 +162,8 @@ static bool is_quiet(const struct file *f)
     if (!f->reader->sure || fstat(pr->original, &st) < 0 || st.st_ctim.tv_sec != known->tv_sec ||
         st.st_ctim.tv_nsec != known->tv_nsec)
         return false;
+    if (!pr->manifest && !pr->has_attributes)
+        return f->reader->stamp && lookup_stamp(pr, f->reader->wish.folder) == f->reader->stamp;
     if (!pr->manifest)
         return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
     /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
@@ -208,6 +219,8 @@ static int try_once(struct file *f, reader_pass *pass, void *arg, uint32_t *mark
 {
     struct reader *r = f->reader;
     int done = 0;
+    if (r->plain)
+        return pass(arg, false, marked);
     if (reader_watches(f)) {
         *marked = 0;
         done = pass(arg, true, marked);
@@ -218,8 +231,11 @@ static int try_once(struct file *f, reader_pass *pass, void *arg, uint32_t *mark
     if (!reader_watches(f)) {
         if (r->sure)
             done = pass(arg, false, marked);
-        if (done > 0)
-            done = is_quiet(f);
+        const int error = errno;
+        if (done != 0 &&
+            !is_quiet(f)) /* then what was found does not count, nor what was missing */
+            done = 0;
+        errno = error;
         if (done == 0) {
             r->sure = false;
             done = find_again(f, find(f));
@@ -255,6 +271,10 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct file *f = m->file;
     struct read_versions v;
+    if (f->reader->plain && offset - m->offset + n <= m->length) {
+        memcpy(dst, m->base + (offset - m->offset), n);
+        return file_check(f); /* after the copy (fault.h) */
+    }
     if (read_versions_init(&v, page_span_count(offset, n)) < 0)
         return -1;
     struct wanted w = {.f = f, .offset = offset, .n = n, .dst = dst, .versions = v.of};
@@ -262,8 +282,8 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
     read_versions_free(&v);
     if (tries < 0)
         return -1;
-    if (!m->quick && reader_watches(f))
-        __atomic_store_n(&m->quick, m->offset + m->reach, __ATOMIC_RELEASE);
+    if (reader_watches(f))
+        mapping_read_quickly(m);
     if (tries > 1)
         count(m, COUNT_READ_RETRIES, (uint64_t)tries - 1);
     return 0;
@@ -286,7 +306,7 @@ int reader_size(struct file *f, uint64_t *size)
             return give_up(f, __atomic_load_n(&sizing->holder, __ATOMIC_RELAXED));
         clock_nap(1000 * 1000);
     }
-    *size = file_size(f);
+    *size = file_end(f);
     return 0;
 }
 
@@ -306,6 +326,7 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
                                     .domain = wish->options->domain,
                                     .borrow = wish->options->flags & ATO_BORROW_FD,
                                     .only_looks = true,
+                                    .any_file_system = wish->options->flags & ATO_ANY_FILE_SYSTEM,
                                     .join = watch,
                                     .arg = f};
     f->shared.header = &r->own;
@@ -313,7 +334,11 @@ int reader_open(struct file *f, int fd, const struct identity *identity,
     r->own.cut = UINT64_MAX;
     persist_init(&f->persist, domain_of(fd));
     file_set_limit(f, identity->size, wish);
+    f->viewed = f->max_size; /* it has no views before it watches */
     const int opened = find_again(f, pairing_open(&f->pairing, fd, identity, &r->wish));
     r->wish.domain = PERSIST_AUTO; /* whichever a process maps it in later */
+    r->plain = wish->options->flags & ATO_PLAIN;
+    if (opened == 0 && r->plain && f->pairing.manifest)
+        return report_error(EBUSY, "%s is not plain, as ATO_PLAIN expects", f->pairing.path);
     return opened;
 }

@@ -13,7 +13,11 @@
  *   quiet     No writer has the file mapped, so the media do not change. The reader checks that again after each
  *             read: by the file's ctime, the manifest's record, in a mapping, and its name.
  *   plain     The same without a manifest: by the file's ctime and attribute. (Mapping a file sets the attribute, and making it
- *             plain again removes it: both change the ctime.)
+ *             plain again removes it: both change the ctime.) On a file system without attributes: by the file's ctime, and
+ *             the folders in which a pairing would be made.
+ *
+ * With ATO_PLAIN the caller sees to it that a plain file stays so, and nothing is checked. Then reads use the caller's view, which
+ * is noted for faults (fault.h).
  *
  * A process that begins to write changes what is checked, durably, before its first store. Then the reader begins to
  * watch.
@@ -31,8 +35,10 @@ struct reader {
     pthread_mutex_t lock; /* for all fields of reader and pairing, until the reader watches */
     /* The file is plain or quiet, and its ctime, in pairing.identity, will tell if that changes. */
     bool sure;
+    bool plain;               /* ATO_PLAIN */
     struct shared_header own; /* the header until shared memory is mapped */
     struct shared_thread threads[THREAD_SHARED + 1];
+    uint64_t stamp;  /* lookup_stamp() of a plain file without attributes */
     uint64_t *index; /* f->shared.index of a quiet file with a sparse reflection; NULL: none */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */

@@ -2,6 +2,7 @@
 #include "lib/read/snapshot.h"
 
 #include "lib/file/space.h"
+#include "lib/file/views.h"
 #include "lib/page/reservation.h"
 #include "lib/read/range.h"
 #include "lib/read/read.h"
@@ -139,6 +140,8 @@ static int pass(struct copy *c)
                             f->pairing.path, (unsigned long long)c->size,
                             (unsigned long long)f->limit);
     const uint64_t end = layout_pages(c->size);
+    if (f->o && views_reach(f, c->size) < 0)
+        return -1;
     if (copy_changed(c, lesser(c->pages, end)) < 0 || copy_new(c, end) < 0 || put_filled(c) < 0)
         return -1;
     /* After the versions: a takeover that fails poisons the file before it removes a mark. */

@@ -4,6 +4,7 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -15,17 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- the files ---- */
 
 static void release_file(const struct participants *n, struct participant *p)
 {
-    if (p->map)
-        munmap(p->map, p->bytes);
-    if (p->manifest)
-        munmap(p->manifest, MANIFEST_BYTES);
+    fault_unmap(p->map, p->bytes);
+    fault_unmap(p->manifest, MANIFEST_BYTES);
     if (p->reflection >= 0)
         close(p->reflection);
     area_unmap(p->area);
@@ -64,6 +62,7 @@ int participants_add(struct participants *n, const struct journal_file *file)
     struct participant *p = &more[n->nfiles++];
     *p = (struct participant){.file = *file, .lock = -1, .reflection = -1, .original = -1};
     snprintf(p->path, sizeof(p->path), "%s/%" PRIu64, n->own->folder.path, file->inode);
+    snprintf(p->lanes, sizeof(p->lanes), "%s.manifest", p->path);
     return 0;
 }
 
@@ -104,16 +103,20 @@ static int map_file(const struct participants *n, struct participant *p)
     /* Without bytes: of a file without pages. */
     if (p->bytes && !(p->map = folder_map(p->reflection, O_RDWR, p->bytes, 0)))
         return report_errno(errno, "cannot map the reflection %s", p->path);
-    p->manifest = area_map_manifest(p->lock, O_RDWR, p->path);
+    if (p->map)
+        fault_watch(p->map, p->bytes, &p->faults);
+    p->manifest = area_map_manifest(p->lock, O_RDWR, p->path, &p->faults);
     return p->manifest ? 0 : -1;
 }
 
 /* Reads the locked manifest. Returns 1 if it is the one that is meant; 0 if not; -1. */
 static int read_manifest(struct participant *p)
 {
-    _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
+    char *bytes HEAP = calloc(1, MANIFEST_BYTES);
     int which;
-    if (pread(p->lock, bytes, sizeof(bytes), 0) < 0)
+    if (!bytes)
+        return report_error(ENOMEM, "no memory to recover a file");
+    if (pread(p->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return report_errno(errno, "cannot read the manifest of %s", p->path);
     const enum manifest_finding found = manifest_read(bytes, &p->record, &which);
     if (found == MANIFEST_DAMAGED || found == MANIFEST_FOREIGN)
@@ -170,6 +173,13 @@ int participants_acquire(struct participants *n)
             k++;
             continue;
         }
+        /* A process that waits would try again and again. */
+        if (!n->alone && !n->journal)
+            return report_error(ESTALE,
+                                "the manifest of %s was removed or overwritten by another program "
+                                "while the file was mapped: what a dead process held stays held. "
+                                "Unmap the file in all processes, then run 'ato info'",
+                                n->own->path);
         report_log(REPORT_WARNING,
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",
@@ -299,20 +309,18 @@ int replay_slots(struct participants *n, struct participant *p)
 {
     unsigned slot = p->slot;
     const unsigned end = n->alone ? MANIFEST_SLOTS : slot + 1;
-    char name[sizeof(p->path) + 16];
-    snprintf(name, sizeof(name), "%s.manifest", p->path);
     for (; (slot = area_next(p->lock, slot)) < end; slot++) {
         area_unmap(p->area);
-        p->area = area_map(p->lock, slot, p->path);
+        p->area = area_map(p->lock, slot, p->path, &p->faults);
         if (!p->area)
             return -1;
         /* persist-order N2 (writer: area_set_journal): a dead process may have cleared its journal word and not flushed it. */
         if (persist_flush_any(&p->persist, p->area, MANIFEST_AREA_LANES) < 0)
-            return report_errno(errno, "cannot make %s durable", name);
+            return report_errno(errno, "cannot make %s durable", p->lanes);
         const struct journal j = journal_of_slot(p->area + MANIFEST_AREA_LANES, p->persist.domain);
-        if (replay_lanes(&j, REPLAY_COLLECT, NULL, name) < 0 ||
-            replay_lanes(&j, REPLAY_APPLY, n, name) < 0 ||
-            replay_lanes(&j, REPLAY_RETIRE, n, name) < 0)
+        if (replay_lanes(&j, REPLAY_COLLECT, NULL, p->lanes) < 0 ||
+            replay_lanes(&j, REPLAY_APPLY, n, p->lanes) < 0 ||
+            replay_lanes(&j, REPLAY_RETIRE, n, p->lanes) < 0)
             return -1;
     }
     return 0;

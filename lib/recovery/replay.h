@@ -23,10 +23,12 @@ struct participant {
     int reflection;
     char *map; /* the reflection; NULL: it is empty */
     uint64_t bytes;
-    char *manifest; /* its first MANIFEST_BYTES */
+    char *manifest;             /* its first MANIFEST_BYTES */
+    struct fault_target faults; /* of all its views */
     struct persist persist;
     struct manifest_record record;
     char path[PATH_MAX + 32]; /* of the reflection, for sentences */
+    char lanes[PATH_MAX + 48];
     /* What the dead process held in memory (takeover.c): */
     struct shared shared; /* .header NULL: no process has the file mapped */
     uint32_t holder;      /* as in page_state.holder */

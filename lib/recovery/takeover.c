@@ -14,14 +14,15 @@
 #include "lib/file/page.h"
 #include "lib/recovery/replay.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 #include "reflection/recovery/redo.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* ---- what it held of one file, in memory ---- */
 
@@ -87,7 +88,9 @@ static int join(struct participant *p, const struct trust *trust)
             return report_errno(errno, "cannot ask for the locks of the manifest of %s", p->path);
         joined = shared_join(&p->shared, &p->record, trust, p->path, O_RDWR);
     }
-    return joined == 0 ? 1 : -1;
+    if (joined == 0)
+        shared_watch(&p->shared, &p->faults, O_RDWR);
+    return joined == 0 ? 1 : joined == PAIRING_NOT_YET ? report_aloud() : -1;
 }
 
 /* Opens the shared memory of a file, and marks what the dead process holds there. Returns 0; -1 with a sentence. */
@@ -112,6 +115,8 @@ static int find(struct participant *p, const struct trust *trust)
     } else if (await_death(p) < 0) {
         return -1;
     }
+    if (shared_reach_all(&p->shared) < 0)
+        return -1;
     for (struct page_state *s; (s = shared_next_state(&p->shared, &page, UINT64_MAX));)
         if (add(p, s, page - 1) < 0)
             return -1;
@@ -268,14 +273,14 @@ static int lock_all(struct set *s)
     if (n->journal && redo_open(&s->redo, &own->folder, n->journal, &own->identity.trust) < 0 &&
         errno != ENOENT)
         return -1;
-    if (participants_add(n, &file) < 0 || (s->redo.map && replay_journal(s, REPLAY_COLLECT) < 0) ||
-        participants_acquire(n) < 0)
+    if (participants_add(n, &file) < 0 ||
+        (s->redo.map.base && replay_journal(s, REPLAY_COLLECT) < 0) || participants_acquire(n) < 0)
         return -1;
     struct participant *p = participants_find(n, &file);
     if (!p) /* it was recovered meanwhile */
         return 0;
     /* persist-order N2 (writer: area_set_journal): a journal is removed when no manifest names it. */
-    if (n->journal && !s->redo.map)
+    if (n->journal && !s->redo.map.base)
         return report_error(EUCLEAN,
                             "the manifest of %s names the journal %s of a dead process, which "
                             "is missing: put it back",
@@ -302,7 +307,7 @@ static int replay_all(struct set *s)
         if (p->slot < MANIFEST_SLOTS && replay_slots(&s->files, p) < 0)
             return -1;
     }
-    return s->redo.map ? replay_journal(s, REPLAY_APPLY) : 0;
+    return s->redo.map.base ? replay_journal(s, REPLAY_APPLY) : 0;
 }
 
 /* The manifests no longer name the journal, and the slots are free. */
@@ -338,11 +343,20 @@ static int run(struct set *s)
     }
     /* All lanes are replayed before the first is retired: the next recovery learns from the lanes which files belong
      * together. From here on the marks stay, until all has changed in memory. */
-    if (s->redo.map && replay_journal(s, REPLAY_RETIRE) < 0)
+    if (s->redo.map.base && replay_journal(s, REPLAY_RETIRE) < 0)
         return -1;
     in_memory(s, reload);
     in_memory(s, release);
     return free_slots(s);
+}
+
+/* What was read or stored may be lost (fault.h). */
+static bool has_met_a_fault(const struct set *s)
+{
+    bool met = s->redo.faults.met;
+    for (size_t i = 0; i < s->files.nfiles; i++)
+        met |= s->files.files[i].faults.met;
+    return met;
 }
 
 /* Recovers the file `own`. `journal`: that the dead process's slot names; 0: none. If neither it nor the holder is known: all
@@ -351,14 +365,22 @@ static int run(struct set *s)
 static int recover(const struct pairing *own, uint64_t journal, uint32_t holder)
 {
     const bool alone = !journal && !holder;
-    struct set s = {.files = {.own = own, .journal = journal, .alone = alone},
-                    .holder = holder,
-                    .redo = {.lock = -1}};
-    int r = run(&s);
+    struct set *s HEAP = malloc(sizeof(*s));
+    if (!s)
+        return report_error(ENOMEM, "no memory to recover %s", own->path);
+    *s = (struct set){.files = {.own = own, .journal = journal, .alone = alone},
+                      .holder = holder,
+                      .redo = {.lock = -1}};
+    int r = run(s);
+    if (r == 0 && has_met_a_fault(s))
+        r = report_error(EIO,
+                         "another program made a file of %s, or of its folder %s, shorter while it "
+                         "was recovered, or its medium failed",
+                         own->path, own->folder.path);
     KEEP_ERRNO();
-    participants_end(&s.files);
-    if (s.redo.map) {
-        redo_close(&s.redo, &own->folder, false);
+    participants_end(&s->files);
+    if (s->redo.map.base) {
+        redo_close(&s->redo, &own->folder, false);
         if (r == 0)
             redo_sweep(&own->folder);
     }
@@ -379,11 +401,17 @@ int takeover(struct file *f, uint32_t holder)
     uint64_t journal = 0;
     if (!attach_is_dead(f, holder))
         return 0;
+    /* Nobody needs what it held, and the next map recovers the file. */
+    if (file_check(f) < 0)
+        return -1;
     if (f->reader)
         return report_error(EAGAIN,
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
                             pr->path);
+    /* What another program did to the file meanwhile must not be mixed with what the dead process committed. */
+    if (growth_check(pr) < 0)
+        return -1;
     /* If the slot is given to another process by now, what its journal word says is about that one. */
     if (shared_holder_of(&f->shared, slot) == holder &&
         area_journal(pr->lock, slot, pr->path, &journal) < 0)

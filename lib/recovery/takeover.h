@@ -29,7 +29,7 @@
 #include "lib/file/file.h"
 
 /* If the process `holder` (page_state.holder; 0: none) is dead, finishes what it committed and frees what it held. Returns 0, also
- * if another process has done it already; -1 with a sentence (EUCLEAN, EACCES, EIO, ...): nothing is lost, and the pages stay
+ * if another process has done it already; -1 with a sentence (EUCLEAN, EACCES, EIO, ESTALE, ...): nothing is lost, and the pages stay
  * with the dead process. If the medium fails when bitmaps are reloaded, the file is poisoned and everything is freed. The
  * caller may hold pages. */
 int takeover(struct file *f, uint32_t holder);

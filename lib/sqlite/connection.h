@@ -46,6 +46,8 @@ struct connection {
     bool prepared;
     struct parameters wants;
     struct pending pending;
+    char *
+        plain; /* what it reads through while the database is not mapped for writing (database.h); NULL */
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database.c, at_exit()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */

@@ -44,6 +44,10 @@ int data_length(struct connection *c, sqlite3_int64 *size)
 {
     const struct database *db = c->db;
     const int r = c->pending.view ? SQLITE_OK : begin_without_lock(c);
+    if (r == SQLITE_OK && c->plain) {
+        *size = (sqlite3_int64)db->plain_length;
+        return SQLITE_OK;
+    }
     if (r != SQLITE_OK || !c->pending.view)
         return r == SQLITE_OK ? c->below->xFileSize(c->file, size) : r;
     *size = c->pending.tx ? c->pending.size : (sqlite3_int64)ato_size(c->pending.view);
@@ -70,14 +74,15 @@ static bool stages(const struct connection *c)
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
+    const char *view = c->plain ? c->plain : c->pending.view;
     if (c->pending.tx)
         return pending_read(&c->pending, to, n, offset);
-    return ato_memcpy(to, c->pending.view + offset, (size_t)n) ? 0 : -1;
+    return ato_memcpy(to, view + offset, (size_t)n) ? 0 : -1;
 }
 
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
-    if (!c->pending.view)
+    if (!c->plain && !c->pending.view)
         return c->below->xRead(c->file, to, n, offset);
     sqlite3_int64 size;
     int r = data_length(c, &size);
@@ -163,6 +168,30 @@ static bool is_changed(const struct connection *c)
            mask_counter(header) != c->counter;
 }
 
+/* Maps the database for writing, unless it is: before a change that is staged (with its mask, and EXCLUSIVE), and before any other in
+ * memory, where others may have it mapped. */
+static int map_to_write(struct connection *c, bool masks, int code)
+{
+    struct database *db = c->db;
+    int r = share_check(c, code);
+    if (r != SQLITE_OK || c->pending.view)
+        return r;
+    if (db->memory)
+        locks_set_written(&db->locks, true);
+    pthread_mutex_lock(&db->mapping);
+    if (database_map(c, masks) == 0)
+        c->pending.view = db->view;
+    pthread_mutex_unlock(&db->mapping);
+    if (c->pending.view) {
+        c->plain = NULL;
+        return SQLITE_OK;
+    }
+    r = database_fault_of_map(c, code);
+    if (db->memory && !database_needs_view(c)) /* nobody has begun to write */
+        locks_set_written(&db->locks, false);
+    return r;
+}
+
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
@@ -171,17 +200,11 @@ static int begin_to_stage(struct connection *c, int code)
         return SQLITE_OK;
     c->ends_at = 0;
     c->complete = false;
-    if (!c->pending.view) { /* shared by the VFS below */
-        if (is_changed(c))
-            return fault_of_lost_locks(c);
-        pthread_mutex_lock(&db->mapping);
-        if (database_map(c, true) == 0)
-            c->pending.view = db->view;
-        pthread_mutex_unlock(&db->mapping);
-        if (!c->pending.view)
-            return database_fault_of_map(c, code);
-    }
-    int r = database_check_mask(db, c->name);
+    if (c->is_below && !c->pending.view && is_changed(c))
+        return fault_of_lost_locks(c);
+    int r = map_to_write(c, true, code);
+    if (r == SQLITE_OK)
+        r = database_check_mask(db, c->name);
     if (r != SQLITE_OK)
         return r;
     r = mask_put_on(c->pending.view);
@@ -208,6 +231,9 @@ static int take_mask_off(struct connection *c)
 /* To be called before a change that the VFS below makes: then the file is complete. */
 static int begin_to_write_below(struct connection *c, int code)
 {
+    const int r = c->db->memory ? map_to_write(c, false, code) : SQLITE_OK;
+    if (r != SQLITE_OK)
+        return r;
     c->wrote_below = true;
     if (!c->complete && take_mask_off(c) < 0)
         return failed(c, code, "cannot begin to write to");
@@ -253,8 +279,8 @@ static int make_longer(char *view, sqlite3_int64 size)
 
 static int write_below(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    char *view = c->pending.view;
     const int r = begin_to_write_below(c, SQLITE_IOERR_WRITE);
+    char *view = c->pending.view;
     if (r != SQLITE_OK)
         return r;
     if (view && make_longer(view, offset + n) < 0)

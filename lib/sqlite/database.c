@@ -7,13 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -52,6 +52,7 @@ void database_after_fork_in_child(void)
     for (struct database *db = databases; db; db = db->next) {
         close(db->fd);
         db->fd = -1;
+        db->memory = false;
         db->mapping =
             (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* another thread may have had it */
     }
@@ -102,26 +103,30 @@ sqlite3_int64 database_length(const struct database *db)
     return lseek(db->fd, 0, SEEK_END);
 }
 
-/* The name of the folder for the reflection of a plain file. */
-static void folder_of(const struct connection *c, char folder[PATH_MAX])
+/* Returns the name of the folder for the reflection of a plain file, with `rest`, which the caller frees; NULL: no memory. */
+static char *folder_of(const struct connection *c, const char *rest)
 {
     const char *chosen = c->wants.reflection_dir;
+    char *folder;
     if (!chosen)
         chosen = secure_getenv("ATO_REFLECTION_DIR");
-    if (chosen && *chosen)
-        (void)snprintf(folder, PATH_MAX, "%s", chosen);
-    else
-        (void)snprintf(folder, PATH_MAX, "%.*s/.ato", (int)(strrchr(c->name, '/') - c->name),
-                       c->name);
+    const int n = chosen && *chosen
+                      ? asprintf(&folder, "%s%s", chosen, rest)
+                      : asprintf(&folder, "%.*s/.ato%s", (int)(strrchr(c->name, '/') - c->name),
+                                 c->name, rest);
+    return n < 0 ? NULL : folder;
 }
 
 /* On a file system without attributes libato finds a reflection by the name of its manifest. */
 static bool has_manifest(const struct connection *c)
 {
-    char folder[PATH_MAX], name[PATH_MAX + 32];
-    folder_of(c, folder);
-    (void)snprintf(name, sizeof(name), "%s/%ju.manifest", folder, (uintmax_t)c->db->inode);
-    return access(name, F_OK) == 0;
+    char manifest[32];
+    (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
+    char *name = folder_of(c, manifest);
+    const bool has =
+        !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
+    free(name);
+    return has;
 }
 
 bool database_needs_view(const struct connection *c)
@@ -133,17 +138,24 @@ bool database_needs_view(const struct connection *c)
     return !has_none || (pread(fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
 }
 
-/* How long what was seen of the name counts. */
-enum { NAME_NS = 10 * 1000 * 1000 };
+/* How long what was seen of the file counts. */
+enum { SEEN_NS = 10 * 1000 * 1000 };
+
+/* Returns whether what was seen at *at does not count any more. *now: this time. */
+static bool is_due(const uint64_t *at, uint64_t *now)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    *now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return *now - __atomic_load_n(at, __ATOMIC_RELAXED) >= SEEN_NS;
+}
 
 bool database_has_moved(const struct connection *c)
 {
     struct database *db = c->db;
-    struct timespec now;
     struct stat st;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    const uint64_t time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-    if (time - __atomic_load_n(&db->looked, __ATOMIC_RELAXED) < NAME_NS)
+    uint64_t time;
+    if (!is_due(&db->looked, &time))
         return false;
     const bool has = stat(c->name, &st) == 0 ? st.st_ino == db->inode && st.st_dev == db->device
                                              : errno != ENOENT && errno != ENOTDIR;
@@ -173,20 +185,41 @@ int database_check_mask(struct database *db, const char *name)
         name);
 }
 
-bool database_cannot_map(const struct connection *c, char *folder)
+char *database_forbidden_folder(const struct connection *c)
 {
-    folder_of(c, folder);
+    char *folder = folder_of(c, "");
+    if (!folder)
+        return NULL;
     int r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
     char *slash = strrchr(folder, '/');
     if (r < 0 && errno == ENOENT && slash) {
         *(slash == folder ? slash + 1 : slash) = 0;
         r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
     }
-    return r < 0 && database_is_forbidden(errno);
+    if (r < 0 && database_is_forbidden(errno))
+        return folder;
+    free(folder);
+    return NULL;
 }
 
-/* What a file may grow to by default. It is address space, three times: for two mappings and the reflection. */
-#define DEFAULT_MAX_SIZE (64ull << 30)
+/* What a file may grow to by default: address space. The MANY databases that a process has mapped first take an eighth of all there is;
+ * later ones get FEWER_GIB, and where address space is limited one takes an eighth at most, or 1 GiB, which is the least that one takes. */
+enum { DEFAULT_GIB = 64, FEWER_GIB = 4, MANY = 256, SHARES = 8 };
+
+/* How many databases have a view. Atomic. (They are not counted: at_exit() holds the lock.) */
+static unsigned mapped;
+
+static size_t default_max_size(void)
+{
+    const size_t gib = 1 << 30;
+    struct rlimit limit;
+    size_t n = (__atomic_load_n(&mapped, __ATOMIC_RELAXED) < MANY ? DEFAULT_GIB : FEWER_GIB) * gib;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        while (n > gib && n > limit.rlim_cur / SHARES)
+            n /= 4;
+    return n;
+}
+
 /* Without so much address space a quarter is tried, and so on, down to this, or to LEAST_GROWTH times the length. */
 #define LEAST_MAX_SIZE (16ull << 20)
 enum { LEAST_GROWTH = 4 };
@@ -225,38 +258,42 @@ static void map(const struct connection *c, bool masks)
         db->max_size = c->wants.max_size;
     const size_t wanted = (size_t)length * LEAST_GROWTH;
     const size_t least = wanted > LEAST_MAX_SIZE ? wanted : LEAST_MAX_SIZE;
+    const size_t most = default_max_size();
     const bool is_given = db->max_size && (is_first || (sqlite3_int64)db->max_size >= length);
     struct ato_options o = {
         .struct_size = sizeof(o),
         /* No descriptor of the file may be closed (database.h). */
-        .flags = ATO_BORROW_FD | (is_first && c->writable ? c->wants.prefer : 0),
+        .flags = ATO_BORROW_FD | ATO_MASK_FIRST | (is_first && c->writable ? c->wants.prefer : 0),
         /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
         .read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER,
-        .max_size = is_given                   ? db->max_size
-                    : least > DEFAULT_MAX_SIZE ? least
-                                               : DEFAULT_MAX_SIZE,
+        .max_size = is_given       ? db->max_size
+                    : least > most ? least
+                                   : most,
         .reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir};
     mask_expect(db->fd, headers, masks, &o);
     db->view_length = length ? (size_t)length : LEAST_LENGTH;
     db->reach = o.max_size;
+    void *view;
     do {
         o.max_size = db->reach;
-        db->view = ato_mmap_opt(db->view_length, db->fd, 0, &o);
+        view = ato_mmap_opt(db->view_length, db->fd, 0, &o);
         db->reach /= 4;
         /* EFBIG: other processes have mapped it with a smaller max_size. */
-    } while (db->view == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
+    } while (view == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
              db->reach > least);
-    db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
-    if (db->view == MAP_FAILED)
-        db->view = NULL;
-    else if (db->policy >= 0)
-        (void)ato_set_read_policy(db->view, db->policy);
-    if (!db->view || !is_first)
+    if (view == MAP_FAILED)
         return;
-    const struct ato_status status = status_of(db->view, false);
-    db->domain = status.domain;
-    db->policy = status.read_policy;
-    db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
+    db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
+    if (db->policy >= 0)
+        (void)ato_set_read_policy(view, db->policy);
+    if (is_first) {
+        const struct ato_status status = status_of(view, false);
+        db->domain = status.domain;
+        db->policy = status.read_policy;
+        db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
+    }
+    __atomic_add_fetch(&mapped, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&db->view, view, __ATOMIC_RELEASE);
 }
 
 int database_map(const struct connection *c, bool masks)
@@ -267,6 +304,43 @@ int database_map(const struct connection *c, bool masks)
         return -1;
     c->db->told = 0;
     return 0;
+}
+
+void database_map_plain(const struct connection *c)
+{
+    struct database *db = c->db;
+    const sqlite3_int64 length = database_length(db);
+    const struct ato_options o = {.struct_size = sizeof(o), .flags = ATO_BORROW_FD | ATO_PLAIN};
+    void *plain = length > 0 ? ato_mmap_opt((size_t)length, db->fd, 0, &o) : MAP_FAILED;
+    if (plain == MAP_FAILED)
+        return;
+    db->plain_length = (size_t)length;
+    db->plain_is_old = false;
+    db->plain_at = 0;
+    db->plain = plain;
+}
+
+void database_unmap_plain(struct database *db)
+{
+    if (db->plain)
+        (void)ato_munmap(db->plain, db->plain_length, ATO_UNMAP_FAST);
+    db->plain = NULL;
+}
+
+char *database_plain(const struct connection *c)
+{
+    struct database *db = c->db;
+    uint64_t time;
+    if (!db->plain || __atomic_load_n(&db->plain_is_old, __ATOMIC_RELAXED))
+        return NULL;
+    if (!is_due(&db->plain_at, &time))
+        return db->plain;
+    if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c)) {
+        __atomic_store_n(&db->plain_is_old, true, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    __atomic_store_n(&db->plain_at, time, __ATOMIC_RELAXED);
+    return db->plain;
 }
 
 int database_fault_of_map(const struct connection *c, int code)
@@ -331,13 +405,15 @@ static bool unmap(struct database *db, bool fast, bool is_locked, const char *na
                                                                       : ATO_UNMAP_FAST,
                                         .guard_plain = *plain ? plain : NULL};
     const bool done = ato_munmap_opt(db->view, db->view_length, &o) == 0;
+    const bool is_gone = done || (o.mode == ATO_UNMAP_FAST && errno == ESTALE);
     if (!done)
         fault_ignored("cannot make plain", name);
     /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. EINVAL: it is not mapped any more; another
      * error: it cannot be unmapped at all. */
-    if (done || ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) == 0 || errno == EINVAL) {
+    if (is_gone || ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) == 0 || errno == EINVAL) {
         db->view = NULL;
         db->guarded = false;
+        __atomic_sub_fetch(&mapped, 1, __ATOMIC_RELAXED);
     }
     if (makes_plain && !is_locked)
         (void)mask_lock(db->fd, F_UNLCK);
@@ -363,14 +439,35 @@ static void forget(struct database *db)
     free(db);
 }
 
-/* The last connection is closed: the next one begins anew. */
-static void end(struct connection *c)
+/* Unmaps the database for good, and makes it plain, unless that is to be `fast` or another process shares it in memory: the last of these
+ * does. is_locked: as above. The caller holds db->mapping, and no connection is in a call. */
+static void end(const struct connection *c, bool fast, bool is_locked)
 {
     struct database *db = c->db;
-    (void)database_unmap(c, !c->wants.unmap_fast, false);
-    if (db->memory)
-        locks_close_door(&db->locks);
-    db->memory = db->guarded = db->overwritten = false;
+    bool is_last = true;
+    if (db->memory) { /* nobody comes or goes meanwhile */
+        is_locked = mask_wait_for_lock(db->fd);
+        is_last = is_locked && locks_are_last(&db->locks);
+        if (is_last && !fast && !db->view && locks_are_written(&db->locks) &&
+            database_needs_view(c) && database_map(c, false) < 0)
+            (void)database_fault_of_map(c, SQLITE_WARNING);
+    }
+    database_unmap_plain(db);
+    (void)unmap(db, fast || !is_last, is_locked, c->name);
+    if (db->memory) {
+        locks_close_door(&db->locks, is_last);
+        (void)mask_lock(db->fd, F_UNLCK);
+    }
+    db->memory = false;
+}
+
+/* The last connection is closed: the next one begins anew. */
+static void end_of_last(struct connection *c)
+{
+    struct database *db = c->db;
+    end(c, c->wants.unmap_fast, false);
+    c->pending.view = NULL;
+    db->guarded = db->overwritten = db->is_busy = false;
     free(db->reflection_dir);
     db->reflection_dir = NULL;
     db->domain = 0;
@@ -387,7 +484,7 @@ void database_close(struct connection *c)
     const bool is_last = db->connections == c && !c->next;
     database_unlock();
     if (is_last)
-        end(c);
+        end_of_last(c);
     database_lock();
     struct connection **at = &db->connections;
     while (*at != c)
@@ -419,7 +516,7 @@ static bool keep_out(struct connection *first)
 /* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
 enum { MOST_AT_EXIT = 1 << 24 };
 
-/* As database_close() of all connections; but connections, locks and descriptors stay SQLite's. */
+/* As database_close() of all connections; but connections and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
     bool is_locked = false, fast = false;
@@ -433,9 +530,8 @@ static void leave(struct database *db)
         fast |= c->wants.unmap_fast;
         is_locked |= !db->memory && c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    if (db->view && status_of(db->view, true).slices_in_reflection <= MOST_AT_EXIT)
-        (void)unmap(db, fast, is_locked, db->connections->name);
-    db->view = NULL;
+    fast |= db->view && status_of(db->view, true).slices_in_reflection > MOST_AT_EXIT;
+    end(db->connections, fast, is_locked);
     db->gone = true;
     let_in(db->connections, NULL);
 }

@@ -31,13 +31,22 @@ struct database {
     int fd;    /* for writing, if the process may write to the file; -1: of a parent's process */
     bool writable;      /* it may */
     bool memory;        /* it is shared in memory (atomic, for share_begin()) */
-    struct locks locks; /* then, or with a door */
+    struct locks locks; /* then */
     unsigned below;     /* connections with a lock of the VFS below */
     int told;           /* errno of the mapping whose failure was logged last; 0 */
     uint64_t looked;    /* when its name was looked at; of database_has_moved(). Atomic. */
-    void *view;         /* the mapping; NULL: none */
+    void *view;         /* the mapping; NULL: none. Atomic. */
     size_t view_length; /* for ato_munmap() */
     size_t reach;       /* bytes that the file may grow to in this view */
+    /* Of one that was plain when it began to be shared in memory: a mapping for reading, until it is written; NULL: none. */
+    void *plain;
+    size_t plain_length;
+    bool plain_is_old; /* another program has changed its length. Atomic. */
+    uint64_t plain_at; /* when that was looked at. Atomic. */
+    /* Transactions that began by the VFS below, since that time; and whether they were so many that it is time to share it in memory. */
+    unsigned begun;
+    uint64_t begun_at;
+    bool is_busy; /* atomic */
     struct connection *connections;
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */
@@ -54,6 +63,14 @@ int database_open(struct connection *c);
 /* Maps the database, unless it is. masks: the caller has EXCLUSIVE; if the file gets its reflection now, it gets its mask with it.
  * Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
 int database_map(const struct connection *c, bool masks);
+
+/* The same for reading only, of a plain file that stays plain: db->plain. Without memory or address space there is none. */
+void database_map_plain(const struct connection *c);
+void database_unmap_plain(struct database *db);
+
+/* Returns db->plain, if the file is still plain and as long as it was. Looks at most every 10 ms, so that a burst of transactions pays
+ * nothing. */
+char *database_plain(const struct connection *c);
 
 /* Reports a failure of database_map(). It is logged once, although SQLite may try again and again. */
 int database_fault_of_map(const struct connection *c, int code);
@@ -75,9 +92,9 @@ static inline bool database_is_forbidden(int error)
     return error == EACCES || error == EPERM || error == EROFS;
 }
 
-/* Returns whether the process may not write to the folder in which the reflection would be made, or where that folder would be; then
- * sets errno, and `folder`, of PATH_MAX bytes. */
-bool database_cannot_map(const struct connection *c, char *folder);
+/* Returns the folder in which the reflection would be made, or where that folder would be, if the process may not write to it: then sets
+ * errno, and the caller frees the name. Otherwise NULL, also without memory for the name. */
+char *database_forbidden_folder(const struct connection *c);
 
 /* Returns whether another file, or none, has the name of the database now. Looks at most every 10 ms, so that a burst of transactions
  * pays nothing. */

@@ -5,7 +5,6 @@
 #include "ato.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,7 +49,7 @@ static int fitting(const char *sentence)
 /* A sentence that does not fit goes on in the next entry. */
 int fault(int code, const char *format, ...)
 {
-    char sentence[2 * PATH_MAX];
+    char sentence[2048]; /* not two whole paths: see -Wframe-larger-than in meson.build */
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof(sentence), format, arguments);

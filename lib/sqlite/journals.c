@@ -188,10 +188,11 @@ int super_delete(const char *name)
  * vfs=memdb), which no crash leaves. */
 static bool has_file(const char *journal)
 {
-    char name[PATH_MAX];
     struct stat st;
-    (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(journal) - strlen(ending)), journal);
-    return name[0] == '/' && (stat(name, &st) == 0 || errno != ENOENT);
+    char *name = *journal == '/' ? strndup(journal, strlen(journal) - strlen(ending)) : NULL;
+    const bool has = *journal == '/' && (!name || stat(name, &st) == 0 || errno != ENOENT);
+    free(name);
+    return has;
 }
 
 /* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:

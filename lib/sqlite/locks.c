@@ -48,8 +48,8 @@ struct lock_words {
     uint32_t processes; /* numbers given out */
     uint32_t wal;
     uint32_t readers; /* 1: readers sleep, and this is their futex */
-    uint32_t masked;
-    uint32_t padding[40];
+    uint32_t masked, written;
+    uint32_t padding[39];
     struct line lines[LINES];
 };
 
@@ -140,8 +140,15 @@ bool locks_are_held(int fd)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == getpid();
 }
 
-void locks_close_door(struct locks *l)
+bool locks_are_last(const struct locks *l)
 {
+    return lock_doors(l->fd, F_WRLCK, 0, DOORS); /* until locks_close_door() */
+}
+
+void locks_close_door(struct locks *l, bool is_last)
+{
+    if (l->words)
+        (void)ato_shared_end(l->fd, l->words, sizeof(*l->words), is_last);
     (void)lock_doors(l->fd, F_UNLCK, 0, DOORS);
     *l = (struct locks){.fd = -1};
 }
@@ -183,8 +190,9 @@ static enum locks_result bury(struct locks *l, uint64_t word)
         return LOCKS_OK;
     const uint64_t writer = LOAD(&l->words->writer);
     if (((writer ^ word) & OWNER) == 0) {
-        if (ato_settle(l->view) < 0)
-            return LOCKS_FAILED;
+        const enum locks_result r = l->settle(l->of);
+        if (r != LOCKS_OK)
+            return r;
         (void)REPLACE(&l->words->writer, writer, 0);
     }
     for (unsigned i = 0; i < used_lines(l); i++) {
@@ -238,25 +246,35 @@ static enum locks_result rest(struct locks *l, struct wait *w, uint64_t holder, 
 
 /* ---- lines ---- */
 
-enum locks_result locks_attach(struct locks *l, const void *view, bool is_first)
+enum locks_result locks_attach(struct locks *l, enum locks_result (*settle)(const void *of),
+                               const void *of)
 {
-    l->words = ato_shared(view, sizeof(struct lock_words));
-    l->view = view;
+    l->words = ato_shared(l->fd, sizeof(struct lock_words));
     if (!l->words)
         return LOCKS_FAILED;
-    if (is_first)
-        memset(l->words, 0, sizeof(*l->words));
+    l->settle = settle;
+    l->of = of;
     const uint64_t number = __atomic_add_fetch(&l->words->processes, 1, __ATOMIC_SEQ_CST);
-    const uint64_t door = l->owner;
     l->owner |= number << 32;
-    /* Of processes that had this door and died. */
+    return LOCKS_OK;
+}
+
+bool locks_are_lost(const struct locks *l)
+{
+    return ato_shared_check(l->words) < 0;
+}
+
+enum locks_result locks_succeed(struct locks *l)
+{
+    const uint64_t door = l->owner & 0xffff0000;
     uint64_t word = LOAD(&l->words->writer);
-    for (unsigned i = 0; i <= used_lines(l); i++) {
-        if (word && (word & 0xffff0000) == door && bury(l, word) != LOCKS_OK)
-            return LOCKS_FAILED;
+    enum locks_result r = LOCKS_OK;
+    for (unsigned i = 0; i <= used_lines(l) && r == LOCKS_OK; i++) {
+        if (word && (word & 0xffff0000) == door)
+            r = bury(l, word);
         word = LOAD(&l->words->lines[i % LINES].word);
     }
-    return LOCKS_OK;
+    return r;
 }
 
 int locks_take_line(struct locks *l)
@@ -508,4 +526,15 @@ void locks_set_masked(struct locks *l, bool is_masked)
 {
     if (LOAD(&l->words->masked) != is_masked)
         STORE(&l->words->masked, is_masked);
+}
+
+bool locks_are_written(const struct locks *l)
+{
+    return LOAD(&l->words->written);
+}
+
+void locks_set_written(struct locks *l, bool is_written)
+{
+    if (LOAD(&l->words->written) != is_written)
+        STORE(&l->words->written, is_written);
 }

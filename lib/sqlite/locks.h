@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SQLite's locks on a database, in memory that the processes share which have it mapped (ato_shared()).
+ * SQLite's locks on a database, in memory that the processes share which have a door (ato_shared()).
  *
  * A process that uses them has a door: a write lock on one byte of its own of the 510 that SQLite's own VFS locks for reading
  * when it reads. So that VFS gets SQLITE_BUSY while any process has a door, and while that VFS reads or writes nobody gets one.
@@ -30,12 +30,18 @@
 
 struct lock_words;
 
+/* LOCKS_FAILED: with errno and ato_errormsg(). LOCKS_UNSETTLED: a dead process has RESERVED or above, and may have been committing:
+ * the caller has to map the database, and to try again. */
+enum locks_result { LOCKS_OK, LOCKS_BUSY, LOCKS_UNSETTLED, LOCKS_FAILED };
+
 /* A process's access to the locks of a database. */
 struct locks {
     struct lock_words *words;
-    const void *view; /* of the database */
-    int fd;           /* whose description has the door */
-    uint64_t owner;   /* of this process in a word */
+    int fd;         /* whose description has the door */
+    uint64_t owner; /* of this process in a word */
+    /* Ends what dead processes were committing: LOCKS_OK, LOCKS_UNSETTLED or LOCKS_FAILED. */
+    enum locks_result (*settle)(const void *of);
+    const void *of;
 };
 
 /* Returns CLOCK_MONOTONIC in nanoseconds. */
@@ -45,9 +51,6 @@ static inline uint64_t locks_clock(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
-
-/* LOCKS_FAILED: with errno and ato_errormsg(). */
-enum locks_result { LOCKS_OK, LOCKS_BUSY, LOCKS_FAILED };
 
 /* Gets a door. `fd` is open for writing. *is_first: no other process has one. Returns whether there is one. */
 bool locks_open_door(struct locks *l, int fd, bool *is_first);
@@ -60,10 +63,21 @@ bool locks_open_door_within(struct locks *l, int fd, bool *is_first);
  * closes any descriptor of the file. */
 bool locks_are_held(int fd);
 
-void locks_close_door(struct locks *l);
+/* Returns whether no other process has a door. The caller keeps others from opening one. */
+bool locks_are_last(const struct locks *l);
 
-/* Begins to use the words behind the door: what dead processes left goes. */
-enum locks_result locks_attach(struct locks *l, const void *view, bool is_first);
+/* Gives the words back, if they are attached, and the door. The caller keeps others from opening one, or is not the last one. */
+void locks_close_door(struct locks *l, bool is_last);
+
+/* Gets the words behind the door: those of other processes or, if none live, new ones. */
+enum locks_result locks_attach(struct locks *l, enum locks_result (*settle)(const void *of),
+                               const void *of);
+
+/* Returns whether another program has made the words' memory shorter: no lock that was taken since counts. */
+bool locks_are_lost(const struct locks *l);
+
+/* Frees what processes have left that had this door before. To be called before anything else is done with the words. */
+enum locks_result locks_succeed(struct locks *l);
 
 /* Takes a line for a connection, and gives it back. Returns -1 if there is none left. */
 int locks_take_line(struct locks *l);
@@ -102,6 +116,11 @@ enum locks_result locks_look(struct locks *l, bool *is_reserved);
 /* Whether the write-ahead log may exist. It becomes true before there is one. */
 bool locks_had_wal(const struct locks *l);
 void locks_set_wal(struct locks *l, bool may_exist);
+
+/* Whether a process may have begun to write since the first door was opened. It becomes true before that. Else the file is plain, and as
+ * it was. */
+bool locks_are_written(const struct locks *l);
+void locks_set_written(struct locks *l, bool is_written);
 
 /* Whether the file has its mask (mask.h). It becomes true after the mask is put on, and false before that is taken off. */
 bool locks_are_masked(const struct locks *l);

@@ -207,6 +207,17 @@ int mask_lock(int fd, short type)
     return fcntl(fd, F_OFD_SETLK, &l);
 }
 
+bool mask_wait_for_lock(int fd)
+{
+    int tries = 0;
+    while (mask_lock(fd, F_WRLCK) < 0) {
+        if (++tries == TRIES)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    return true;
+}
+
 int mask_take_off(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
@@ -238,12 +249,8 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         return -1;
     if (st.guard_offset != AT || st.guard_bytes != BYTES)
         return 0; /* no guard, or one that this VFS did not set */
-    int tries = 0;
-    while (!is_locked && mask_lock(fd, F_WRLCK) < 0) {
-        if (++tries == TRIES)
-            return 1;
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-    }
+    if (!is_locked && !mask_wait_for_lock(fd))
+        return 1;
     const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
     /* A guard has no version bytes. After a switch to WAL mode the mask could not be taken off. */
     if (r == 0 && mask_is_wal(h))

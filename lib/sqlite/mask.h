@@ -98,6 +98,9 @@ int mask_set_plain(char *view, const void *header);
  * process has it, or writes by SQLite's own VFS, or is just getting a lock. */
 int mask_lock(int fd, short type);
 
+/* Takes it, and waits for that. Returns false if another process has it for seconds. */
+bool mask_wait_for_lock(int fd);
+
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
  * then (ato_unmap_options.guard_plain), or takes the mask off, if the database is in WAL mode; else leaves `plain` as it is.
  * plain[0] is not 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock.

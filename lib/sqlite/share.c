@@ -9,9 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -29,6 +29,10 @@ static _Thread_local struct {
  * wants to wait. */
 #define SOON_NS    (500 * 1000ull)
 #define PATIENT_NS (1000 * 1000 * 1000ull)
+
+/* A process that begins so many transactions by the VFS below in less than this time shares the database in memory from then on: their
+ * locks are some twenty system calls. */
+enum { BUSY_BEGINS = 256, BUSY_NS = 50 * 1000 * 1000 };
 
 /* Where a busy handler that this thread is asking adds up its sleeps; NULL. */
 static _Thread_local uint64_t *sleeps;
@@ -87,7 +91,9 @@ bool share_sleep(int microseconds)
 static int result_of(const struct connection *c, enum locks_result r)
 {
     if (r != LOCKS_FAILED)
-        return r == LOCKS_OK ? SQLITE_OK : SQLITE_BUSY;
+        return r == LOCKS_OK
+                   ? SQLITE_OK
+                   : SQLITE_BUSY; /* LOCKS_UNSETTLED: it is mapped when it is tried again */
     const int code = errno == ETIMEDOUT ? SQLITE_BUSY : SQLITE_IOERR_LOCK;
     return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
 }
@@ -127,6 +133,13 @@ static int take_copy(struct connection *c, const char *header)
                : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
 }
 
+/* If the header says so, or there is a write-ahead log, notes that. */
+static void look_for_wal(struct connection *c, const char *header)
+{
+    if (mask_is_wal(header) || access(c->wal, F_OK) == 0)
+        locks_set_wal(&c->db->locks, true);
+}
+
 /* Looks whether libato knows what goes with the header: a guard with a mask; without one no slices, left by a program that uses
  * libato itself. is_first: no other process has the database. */
 static int look_at_header(struct connection *c, bool is_first)
@@ -156,31 +169,69 @@ static int look_at_header(struct connection *c, bool is_first)
         locks_set_masked(&db->locks, db->guarded);
     if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
-    if (db->locks.words && (mask_is_wal(header) || access(c->wal, F_OK) == 0))
-        locks_set_wal(&db->locks, true);
+    if (db->locks.words)
+        look_for_wal(c, header);
     return SQLITE_OK;
 }
 
-/* Maps the database and begins to use the words. */
+/* ---- in memory ---- */
+
+/* Implements locks.settle; of: the database. */
+static enum locks_result settle(const void *of)
+{
+    const struct database *db = of;
+    void *view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
+    if (view)
+        return ato_settle(view) == 0 ? LOCKS_OK : LOCKS_FAILED;
+    return locks_are_written(&db->locks) ? LOCKS_UNSETTLED : LOCKS_OK;
+}
+
+/* Maps a database that is written, or has been. With db->mapping. */
+static int map_written(struct connection *c, bool is_first)
+{
+    locks_set_written(&c->db->locks, true);
+    if (c->db->view)
+        return SQLITE_OK;
+    return database_map(c, false) == 0 ? look_at_header(c, is_first)
+                                       : database_fault_of_map(c, SQLITE_CANTOPEN);
+}
+
+/* A plain database that nobody has begun to write. With db->mapping. */
+static void map_unwritten(struct connection *c)
+{
+    char header[MASK_HEADER] = {0};
+    (void)!pread(c->db->fd, header, MASK_HEADER, 0);
+    look_for_wal(c, header);
+    database_map_plain(c);
+}
+
+/* Begins to use the words, and maps the database. */
 static int begin_in_memory(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
-    if (database_map(c, false) < 0) /* another process may have made it plain */
-        return database_needs_view(c) ? database_fault_of_map(c, SQLITE_CANTOPEN) : SQLITE_OK;
-    const int r = locks_attach(&db->locks, db->view, is_first) == LOCKS_OK
-                      ? look_at_header(c, is_first)
-                      : fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
-    if (r == SQLITE_OK)
-        __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_begin() */
+    int r = SQLITE_OK;
+    if (locks_attach(&db->locks, settle, db) != LOCKS_OK)
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
+    if (locks_are_written(&db->locks) || database_needs_view(c))
+        r = map_written(c, is_first);
     else
+        map_unwritten(c);
+    if (r == SQLITE_OK)
+        r = result_of(c, locks_succeed(&db->locks));
+    if (r == SQLITE_OK)
+        __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with begin_or_join() */
+    else {
         (void)database_unmap(c, true, true);
+        database_unmap_plain(db);
+    }
     return r;
 }
 
 /* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below. */
 static int try_memory(struct connection *c, bool is_first)
 {
-    return is_first && is_hot(c) ? SQLITE_OK : begin_in_memory(c, is_first);
+    const bool may = !is_first || (!is_hot(c) && (c->db->is_busy || database_needs_view(c)));
+    return may ? begin_in_memory(c, is_first) : SQLITE_OK;
 }
 
 /* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
@@ -212,7 +263,7 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
     if (locks_open_door(&db->locks, db->fd, &is_first)) {
         r = call(c, is_first);
         if (!db->memory)
-            locks_close_door(&db->locks);
+            locks_close_door(&db->locks, is_first);
     }
     (void)mask_lock(db->fd, F_UNLCK);
     return r;
@@ -257,13 +308,18 @@ static int begin_below(struct connection *c)
     return SQLITE_OK;
 }
 
-/* With db->mapping. */
-static int begin(struct connection *c)
+/* joins: also a plain database that others share in memory; or begins that, if it is read so often. With db->mapping. */
+static int begin(struct connection *c, bool joins)
 {
     struct database *db = c->db;
     int r = SQLITE_OK;
-    if (!db->memory && db->writable && !db->below && !uses_below(c) && database_needs_view(c))
-        r = begin_memory(c);
+    if (!db->memory && db->writable && !db->below && !uses_below(c)) {
+        if (database_needs_view(c))
+            r = begin_memory(c);
+        else if (joins)
+            r = at_a_door(c, try_memory);
+    }
+    db->is_busy = false;
     if (db->memory && uses_below(c))
         return fault(SQLITE_BUSY,
                      "%s: this process has the database open without share=stock and journal=file, "
@@ -281,34 +337,40 @@ static bool go_on_in_memory(struct connection *c, int level)
     bool is_first;
     if (!locks_open_door_within(l, db->fd, &is_first))
         return false;
-    const bool may = locks_attach(l, db->view, is_first) == LOCKS_OK &&
+    const bool may = locks_attach(l, settle, db) == LOCKS_OK && locks_succeed(l) == LOCKS_OK &&
                      (level == SQLITE_LOCK_NONE || ((c->line = locks_take_line(l)) >= 0 &&
                                                     locks_share(l, c->line, 0) == LOCKS_OK));
     if (!may) {
         c->line = -1;
-        locks_close_door(l);
+        locks_close_door(l, is_first);
         return false;
     }
+    locks_set_written(l, true);
     locks_set_masked(l, true);
     c->is_below = false;
     db->below--;
-    __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_begin() */
+    __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with begin_or_join() */
     return true;
+}
+
+/* joins: as begin() says. */
+static int begin_or_join(struct connection *c, bool joins)
+{
+    struct database *db = c->db;
+    int r = SQLITE_OK;
+    if (!__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE) || uses_below(c)) {
+        pthread_mutex_lock(&db->mapping);
+        r = begin(c, joins);
+        pthread_mutex_unlock(&db->mapping);
+    }
+    if (r == SQLITE_OK && db->memory)
+        c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
+    return r;
 }
 
 int share_begin(struct connection *c)
 {
-    struct database *db = c->db;
-    if (__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE) && !uses_below(c)) {
-        c->pending.view = db->view;
-        return SQLITE_OK;
-    }
-    pthread_mutex_lock(&db->mapping);
-    const int r = begin(c);
-    if (r == SQLITE_OK && db->memory)
-        c->pending.view = db->view;
-    pthread_mutex_unlock(&db->mapping);
-    return r;
+    return begin_or_join(c, false);
 }
 
 /* ---- locks in memory ---- */
@@ -356,7 +418,7 @@ static enum locks_result wait_for_turn(struct connection *c, bool asks)
  * has read would be out of date after a later wait, and the writer would wait for it. (With a write-ahead log SQLite needs no
  * RESERVED.) The statement may write to another database only, and read this one: SQLite asks for RESERVED next, or not at all; then
  * it is given back (share_read_on()). */
-static int share_words(struct connection *c)
+static int share_line(struct connection *c)
 {
     struct locks *l = &c->db->locks;
     uint64_t wait = wait_of(c);
@@ -380,6 +442,40 @@ static int share_words(struct connection *c)
     if (result != SQLITE_OK)
         share_read_on(c);
     return result;
+}
+
+/* With SHARED: finds out what the connection reads through. Returns false if the database has to be mapped first. */
+static bool choose_view(struct connection *c)
+{
+    const struct database *db = c->db;
+    c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
+    if (c->pending.view)
+        return true;
+    if (locks_are_written(&db->locks))
+        return false;
+    c->plain = locks_had_wal(&db->locks) ? NULL : database_plain(c);
+    return c->plain || !database_needs_view(c);
+}
+
+/* SHARED in memory. The first process that writes maps the database for writing, and then all others do. */
+static int share_words(struct connection *c)
+{
+    struct database *db = c->db;
+    for (;;) {
+        int r = SQLITE_OK;
+        if (locks_are_written(&db->locks) && !__atomic_load_n(&db->view, __ATOMIC_ACQUIRE)) {
+            pthread_mutex_lock(&db->mapping);
+            r = map_written(c, false);
+            pthread_mutex_unlock(&db->mapping);
+        }
+        if (r == SQLITE_OK)
+            r = share_line(c);
+        if (r != SQLITE_OK || choose_view(c))
+            return r;
+        share_read_on(c);
+        locks_unshare(&db->locks, c->line);
+        locks_set_written(&db->locks, true);
+    }
 }
 
 /* Of two threads one gets what the connection has in advance. */
@@ -438,28 +534,35 @@ static void unlock_words(struct connection *c, int level)
 
 /* ---- locks of the VFS below ---- */
 
+/* Notes whether it is time to share the database in memory. With db->mapping. */
+static void count_begin(const struct connection *c)
+{
+    struct database *db = c->db;
+    if (!c->writable || uses_below(c) || ++db->begun < BUSY_BEGINS)
+        return;
+    const uint64_t time = locks_clock();
+    __atomic_store_n(&db->is_busy, time - db->begun_at < BUSY_NS, __ATOMIC_RELAXED);
+    db->begun = 0;
+    db->begun_at = time;
+}
+
 static int share_by_below(struct connection *c)
 {
     pthread_mutex_lock(&c->db->mapping);
     int r = SQLITE_BUSY; /* another connection has just begun to share it in memory */
     if (!c->db->memory)
         r = begin_below(c);
-    if (r == SQLITE_OK)
+    if (r == SQLITE_OK) {
         c->db->below++;
+        count_begin(c);
+    }
     pthread_mutex_unlock(&c->db->mapping);
     return r;
 }
 
-/* RESERVED: SQLite gets the error now that the first write of its transaction would get, at COMMIT. EXCLUSIVE: waits for readers to end,
- * as in memory. */
+/* EXCLUSIVE: waits for readers to end, as in memory. */
 static int lock_below(struct connection *c, int level)
 {
-    char folder[PATH_MAX];
-    if (level == SQLITE_LOCK_RESERVED && !c->wants.journal_file && database_cannot_map(c, folder))
-        return fault(SQLITE_READONLY_DIRECTORY,
-                     "cannot write to %s: this process may not write to %s, where its reflection "
-                     "would be: %s",
-                     c->name, folder, strerror(errno));
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
     const uint64_t end = deadline(c);
     int r;
@@ -514,12 +617,14 @@ static bool is_reserved_below(struct connection *c)
 static int share(struct connection *c)
 {
     const uint64_t end = deadline(c);
+    if (__atomic_load_n(&c->db->is_busy, __ATOMIC_RELAXED))
+        (void)begin_or_join(c, true);
     for (;;) {
         int r = SQLITE_BUSY;
         if (!__atomic_load_n(&c->db->memory, __ATOMIC_ACQUIRE))
             r = share_by_below(c);
         if (r == SQLITE_BUSY) { /* it may be shared in memory, or has to be */
-            r = share_begin(c);
+            r = begin_or_join(c, true);
             if (r == SQLITE_OK)
                 r = c->db->memory ? share_words(c) : SQLITE_BUSY;
             if (c->db->memory)
@@ -554,8 +659,25 @@ static bool has_new_wal(const struct connection *c)
            stat(c->wal, &st) == 0 && st.st_size > 0;
 }
 
-static int fault_of_lost(const struct connection *c, int code)
+/* Before RESERVED of a database that is not mapped yet: SQLite gets the error now that the first write of its transaction would get, at
+ * COMMIT. */
+static int check_folder(const struct connection *c)
 {
+    char *folder = c->wants.journal_file ? NULL : database_forbidden_folder(c);
+    if (!folder)
+        return SQLITE_OK;
+    const int r = fault(SQLITE_READONLY_DIRECTORY,
+                        "cannot write to %s: this process may not write to %s, where its "
+                        "reflection would be: %s",
+                        c->name, folder, strerror(errno));
+    free(folder);
+    return r;
+}
+
+int share_check(const struct connection *c, int code)
+{
+    if (!is_lost(c))
+        return SQLITE_OK;
     return c->db->gone ? fault(code, "%s is closed, since the process is about to end", c->name)
                        : fault_of_fork(code, c->name);
 }
@@ -569,16 +691,30 @@ int share_lock(struct connection *c, int level)
     if (last.c && last.c != c && last.opener == c->opener &&
         last.closed == __atomic_load_n(&closed, __ATOMIC_RELAXED))
         share_read_on(last.c);
-    if (is_lost(c))
-        return fault_of_lost(c, SQLITE_IOERR_LOCK);
+    r = share_check(c, SQLITE_IOERR_LOCK);
+    if (r != SQLITE_OK)
+        return r;
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
+    if (level == SQLITE_LOCK_RESERVED && !c->pending.view)
+        r = check_folder(c);
+    if (r != SQLITE_OK)
+        return r;
     if (level == SQLITE_LOCK_SHARED)
         r = share(c);
     else if (c->is_below)
         r = lock_below(c, level);
     else
         r = level == SQLITE_LOCK_RESERVED ? reserve(c) : exclude(c);
+    if (r == SQLITE_OK && !c->is_below && c->db->memory && locks_are_lost(&c->db->locks)) {
+        if (level == SQLITE_LOCK_SHARED)
+            unlock_words(c, SQLITE_LOCK_NONE);
+        r = fault(
+            SQLITE_IOERR_LOCK,
+            "%s: another program made the memory of its locks shorter, in /dev/shm: close it in "
+            "all processes, then open it again",
+            c->name);
+    }
     if (r == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE && has_new_wal(c))
         r = SQLITE_BUSY_SNAPSHOT;
     last.c = c;
@@ -594,6 +730,8 @@ int share_unlock(struct connection *c, int before, int level)
     /* After a failure to get EXCLUSIVE it may have PENDING, whatever lock it had before. */
     if (before == SQLITE_LOCK_NONE || is_lost(c))
         return SQLITE_OK;
+    if (level == SQLITE_LOCK_NONE)
+        c->plain = NULL;
     if (c->is_below)
         return unlock_below(c, before, level);
     unlock_words(c, level);
@@ -603,11 +741,12 @@ int share_unlock(struct connection *c, int before, int level)
 int share_look(struct connection *c, int *is_reserved)
 {
     bool found = true;
-    if (is_lost(c))
-        return fault_of_lost(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
+    int r = share_check(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
+    if (r != SQLITE_OK)
+        return r;
     if (!c->db->memory)
         return c->below->xCheckReservedLock(c->file, is_reserved);
-    const int r = result_of(c, locks_look(&c->db->locks, &found));
+    r = result_of(c, locks_look(&c->db->locks, &found));
     *is_reserved = found;
     return r;
 }

@@ -10,10 +10,13 @@
  *   journal=file     the VFS below does everything
  *   may not write    the process, to the file: it only reads. A reflection that it finds is mapped for the time of a transaction
  *
- * In memory: the process has a door (locks.h), which keeps SQLite's own VFS out, and has the database mapped. All locks are words in
- * shared memory, and all reads and writes go through the mapping, until the last connection of the process is closed. A process that
- * finds a file that is not plain begins that way. Checkpoints of a write-ahead log are written to the file itself, which is complete
- * then.
+ * In memory: the process has a door (locks.h), which keeps SQLite's own VFS out. All locks are words in shared memory, until the last
+ * connection of the process is closed. A process that finds a file that is not plain, or other doors, begins that way; and one that has
+ * begun very many transactions in a short time, since these locks cost less.
+ *
+ *   not yet written  the file is plain, and is read as it is: through a mapping that libato does not change (ATO_PLAIN), or by the VFS below
+ *   written          a word says so, before the file is changed; every process then has it mapped for writing. Checkpoints of a
+ *                    write-ahead log are written to the file itself, which is complete then
  *
  * The choice is the process's, for each database, and is made when a connection gets SHARED and no other connection of the process
  * has a lock of the VFS below.
@@ -34,6 +37,9 @@ struct connection;
 int share_lock(struct connection *c, int level);
 int share_unlock(struct connection *c, int before, int level);
 int share_look(struct connection *c, int *is_reserved);
+
+/* Returns SQLITE_OK; or `code`, which is logged, if the connection is lost: it is a parent's, or its process is about to end. */
+int share_check(const struct connection *c, int code);
 
 /* Maps the database, if the connection would do so when it reads. Returns SQLITE_OK, also if it is not mapped; or an error that is
  * logged. */

@@ -43,14 +43,18 @@ static bool is_chosen(const char *name)
 {
     bool chosen = !paths;
     for (const char *at = paths, *end; !chosen && *at; at = end + (*end == ':')) {
-        char path[PATH_MAX], real[PATH_MAX];
+        char path[PATH_MAX];
         end = strchrnul(at, ':');
         (void)snprintf(path, sizeof(path), "%.*s", (int)(end - at), at);
-        if (*path == '/')
-            chosen = is_below(name, path) || (realpath(path, real) && is_below(name, real));
-        else if (*path)
+        if (*path == '/') {
+            char *real = NULL;
+            chosen =
+                is_below(name, path) || ((real = realpath(path, NULL)) && is_below(name, real));
+            free(real);
+        } else if (*path) {
             (void)fault(SQLITE_WARNING,
                         "ATO_SQLITE_PATH: %s is ignored, since it does not begin with /", path);
+        }
     }
     return chosen;
 }

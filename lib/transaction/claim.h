@@ -34,13 +34,6 @@ static inline const struct part *claim_sizing(const struct tx *t, const struct f
     return NULL;
 }
 
-/* Returns the file's size as the transaction sees it. */
-static inline uint64_t claim_size(const struct tx *t, const struct file *f)
-{
-    const struct part *part = claim_sizing(t, f);
-    return part ? part->size : file_size(f);
-}
-
 /* ---- pages ---- */
 
 /* Returns the page of the transaction with that state (which may be NULL); NULL if it has not. */

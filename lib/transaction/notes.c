@@ -70,20 +70,22 @@ add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end, uint
         known->end = known->end > end ? known->end : end;
         return known->content == content ? 0 : has_changed(t, f);
     }
-    if (n->n == t->max_pages)
+    const uint64_t pages = n->n - n->sizes;
+    if (end && pages == t->max_pages)
         return report_error(E2BIG,
                             "a transaction that reads %llu pages: its limit is %llu "
                             "(ato_tx_options.max_bytes)",
-                            (unsigned long long)n->n + 1, (unsigned long long)t->max_pages);
+                            (unsigned long long)pages + 1, (unsigned long long)t->max_pages);
     n->each[n->n++] =
         (struct note){.file = f, .state = s, .end = end, .content = content, .at = at};
     n->index[at] = (uint32_t)n->n;
+    n->sizes += !end;
     return 0;
 }
 
 int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t end, uint64_t version)
 {
-    return add(t, f, shared_peek(&f->shared, page), end, version);
+    return add(t, f, shared_held(&f->shared, page), end, version);
 }
 
 int notes_add_size(struct tx *t, struct mapping *m)
@@ -109,8 +111,11 @@ int notes_refuse_reader(const struct file *f)
 /* The newest one first: the search for an older one ends before the place of a newer one. */
 void notes_give_back(struct notes *n, uint64_t from)
 {
-    while (n->n > from)
-        n->index[n->each[--n->n].at] = 0;
+    while (n->n > from) {
+        const struct note *last = &n->each[--n->n];
+        n->index[last->at] = 0;
+        n->sizes -= !last->end;
+    }
 }
 
 /* Notes that are kept for the next transaction. */

@@ -3,6 +3,7 @@
 
 #include "lib/file/page.h"
 #include "lib/file/space.h"
+#include "lib/file/views.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 #include "lib/page/page_set_reserve.h"
@@ -44,7 +45,7 @@ static int refresh_size(struct file *f)
     if (pairing_refresh_size(&f->pairing) < 0)
         return -1;
     if (f->pairing.size <= f->max_size)
-        return 0;
+        return views_reach(f, f->pairing.size);
     return report_error(EFBIG,
                         "%s is now %llu bytes long, and this process mapped it with a max_size of "
                         "%llu: map it with a larger max_size to change its size",
@@ -232,7 +233,8 @@ static int grow(struct tx *t, struct part *part, uint64_t size)
                             "map it with a larger max_size",
                             f->pairing.path, (unsigned long long)f->limit,
                             (unsigned long long)size);
-    if (size > f->pairing.size && size > f->growing && lengthen(t, f, size) < 0)
+    if (views_reach(f, size) < 0 ||
+        (size > f->pairing.size && size > f->growing && lengthen(t, f, size) < 0))
         return -1;
     return write_zeros(t, part, size);
 }

@@ -87,6 +87,8 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
         (held > offset && read_others(t, m, offset, dst, held - offset) < 0))
         return -1;
     put_own(t, f, offset, dst, n);
+    if (file_check(f) < 0) /* after the copy (fault.h) */
+        return -1;
     return held < offset + n ? notes_hold(t) : 0;
 }
 
@@ -110,7 +112,9 @@ void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)
     const char *from = w->bytes;
     FOR_EACH_PAGE(page, begin, bytes, w->to.offset, w->n)
     {
-        claim_store(t, claim_find(t, f, page), (unsigned)begin, (unsigned)bytes, from, flags);
+        struct held_page *at = claim_find(t, f, page);
+        if (at) /* shared memory is not trusted */
+            claim_store(t, at, (unsigned)begin, (unsigned)bytes, from, flags);
         from += w->repeats ? 0 : bytes;
     }
     file_note_written(f);

@@ -17,15 +17,15 @@
 /* Does what comes before the commit and may fail. */
 static int make_ready(struct tx *t)
 {
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (file_check(t->parts[i].mapping->file) < 0)
-            return -1;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. So few as here fit in any lane. */
     if (!queue_is_empty(t) && t->nparts == 1 && t->set.n <= QUEUE_WRITES &&
         !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
         commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
         return -1;
     queue_drain(t);
+    for (unsigned i = 0; i < t->nparts; i++)
+        if (file_check(t->parts[i].mapping->file) < 0)
+            return -1;
     return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 

@@ -81,7 +81,7 @@ enum manifest_state {
 struct manifest_guard {
     uint64_t offset;
     uint32_t bytes; /* 0: no guard */
-    uint32_t reserved;
+    uint32_t first; /* 1: its mask comes before any other byte */
     uint8_t plain[MANIFEST_GUARD_MAX];
 };
 
@@ -99,7 +99,8 @@ struct manifest_guard {
  *   128     shm_generation
  *   136     guard
  *   168     guarded
- *   184     reserved, zeros
+ *   184     own_inode, own_birth_sec, own_birth_nsec
+ *   204     reserved, zeros
  *   504     checksum of bytes 0..503
  */
 struct manifest_record {
@@ -127,7 +128,11 @@ struct manifest_record {
     struct manifest_guard guard;
     uint8_t guarded
         [MANIFEST_GUARD_MAX]; /* in state `deployed`: the file's bytes there; at a birth: what they become */
-    uint8_t reserved[320];
+    /* Of the manifest itself: a copy of it is another file. 0: not noted; birth 0: not known. */
+    uint64_t own_inode;
+    int64_t own_birth_sec;
+    uint32_t own_birth_nsec;
+    uint8_t reserved[300];
     uint64_t checksum;
 };
 
@@ -137,6 +142,7 @@ static_assert(offsetof(struct manifest_record, id) == 32, "format");
 static_assert(offsetof(struct manifest_record, known) == 80, "format");
 static_assert(offsetof(struct manifest_record, boot_id) == 112, "format");
 static_assert(offsetof(struct manifest_record, guard) == 136, "format");
+static_assert(offsetof(struct manifest_record, own_inode) == 184, "format");
 static_assert(offsetof(struct manifest_record, checksum) == 504, "format");
 
 enum manifest_finding {

@@ -54,6 +54,43 @@ bool domain_frees_slowly(int fd)
     return strstr(options, "\ndiscard\n") && !strstr(options, "\ndata="); /* of a journal */
 }
 
+const char *domain_refused(int fd)
+{
+    /* Not all are in linux/magic.h. */
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } refused[] = {
+        {NFS_SUPER_MAGIC, "NFS"},
+        {SMB_SUPER_MAGIC, "SMB"},
+        {CIFS_SUPER_MAGIC, "SMB"},
+        {SMB2_SUPER_MAGIC, "SMB"},
+        {V9FS_MAGIC, "9p"},
+        {FUSE_SUPER_MAGIC, "FUSE"},
+        {CEPH_SUPER_MAGIC, "Ceph"},
+        {AFS_SUPER_MAGIC, "AFS"},
+        {AFS_FS_MAGIC, "AFS"},
+        {CODA_SUPER_MAGIC, "Coda"},
+        {0x564c, "NCP"},
+        {0x0bd00bd0, "Lustre"},
+        {0x47504653, "GPFS"},
+        {OCFS2_SUPER_MAGIC, "OCFS2"},
+        {0x01161970, "GFS2"},
+        {0x19830326, "BeeGFS"},
+        {0x20030528, "OrangeFS"},
+        {0xaad7aaea, "PanFS"},
+        {0x786f4256, "vboxsf"},
+        {0xbacbacbc, "vmhgfs"},
+    };
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0)
+        return NULL;
+    for (unsigned i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        if ((uint32_t)fs.f_type == refused[i].type)
+            return refused[i].name;
+    return NULL;
+}
+
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b)
 {
     const enum persist_domain weaker = a > b ? a : b; /* their numbers have that order */
@@ -87,9 +124,9 @@ int domain_from_name(const char *name)
                         name);
 }
 
-void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)
+static void *map(enum persist_domain domain, void *at, size_t n, int prot, int fixed, int fd,
+                 off_t offset)
 {
-    int fixed = at ? MAP_FIXED : 0;
     void *view = MAP_FAILED;
     errno = EINVAL;
     if (domain == PERSIST_PMEM || domain == PERSIST_EADR)
@@ -100,6 +137,24 @@ void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int f
     if (view != MAP_FAILED)
         madvise(view, n, MADV_DONTFORK);
     return view;
+}
+
+void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)
+{
+    return map(domain, at, n, prot, at ? MAP_FIXED : 0, fd, offset);
+}
+
+void *domain_map_beside(enum persist_domain domain, void *at, size_t n, int prot, int fd,
+                        off_t offset)
+{
+    /* A hint: the kernel takes it if nothing else lies there. (With MAP_FIXED_NOREPLACE ThreadSanitizer ends the process, since it
+     * wants to choose addresses.) */
+    void *view = map(domain, at, n, prot, 0, fd, offset);
+    if (view == at || view == MAP_FAILED)
+        return view;
+    munmap(view, n);
+    errno = EEXIST;
+    return MAP_FAILED;
 }
 
 int domain_make_storable(enum persist_domain domain, void *at, size_t n)

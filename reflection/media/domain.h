@@ -23,6 +23,10 @@ int domain_is_memory(int fd);
  * disk has discarded one after the other. Takes several system calls. */
 bool domain_frees_slowly(int fd);
 
+/* Returns the name of the file system of an open file or folder, if libato is not safe there: other machines may use the file, and have
+ * neither its locks nor its shared memory; or mappings and write() do not see each other's bytes at once. NULL: it is none of these. */
+const char *domain_refused(int fd);
+
 /* Returns the domain that promises less; of pmem and eadr, pmem. */
 enum persist_domain domain_weaker(enum persist_domain a, enum persist_domain b);
 
@@ -40,6 +44,10 @@ int domain_from_name(const char *name);
  * space allocated before a store is durable with that store. A forked child does not inherit the mapping. Returns MAP_FAILED
  * with errno on failure. `at`: the address to map at, replacing what is there, or NULL. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
+
+/* The same at `at`, if nothing lies there; otherwise EEXIST. */
+void *domain_map_beside(enum persist_domain domain, void *at, size_t n, int prot, int fd,
+                        off_t offset);
 
 /* Returns true if mappings in this domain go through the page cache (unless the domain was forced on a medium
  * of another kind). */

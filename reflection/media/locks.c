@@ -13,6 +13,8 @@ static int apply(int fd, int command, short type, off_t start, off_t n)
     do
         r = fcntl(fd, command, &l);
     while (r < 0 && errno == EINTR);
+    if (r < 0 && errno == EINVAL)
+        errno = ENOSYS; /* the kernel, or what stands for it, has no such locks */
     return r;
 }
 

@@ -18,6 +18,7 @@
 
 extern unsigned locks_patience_ms; /* of locks_wait(); tests change it */
 
+/* ENOSYS: there are no open file description locks here: gVisor, for one, has none. */
 enum locks_answer { LOCKS_MINE, LOCKS_FREE, LOCKS_TAKEN, LOCKS_FAILED /* errno */ };
 
 /* Locks on [start, start + n). `type`: F_WRLCK, exclusive; or F_RDLCK, shared, for a descriptor that may only read. */

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Thread_local char sentence[REPORT_SENTENCE];
@@ -17,13 +19,45 @@ pthread_mutex_t report_lock = REPORT_LOCK_FREE;
 static void (*sink)(void *arg, int level, const char *sentence);
 static void *sink_arg;
 
+/* A call that fails in a loop says the same each time. Of the sentences that came last: since when, how often each was logged, and how
+ * often it was left out. `used` grows: which came last. */
+enum { RECENT = 8, OFTEN = 10, WHILE_NS = 1000 * 1000 * 1000 };
+static struct recent {
+    uint64_t hash, since, logged, left_out, used;
+} recent[RECENT];
+
+/* With the lock. Returns false if the same sentence was logged OFTEN in the last second. Otherwise sets *left_out to how often it was
+ * left out in the second before. */
+static bool is_due(int level, const char *text, uint64_t *left_out)
+{
+    uint64_t hash = 0xcbf29ce484222325ull + (uint64_t)level;
+    struct recent *r = recent;
+    struct timespec t;
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    const uint64_t now = (uint64_t)t.tv_sec * WHILE_NS + (uint64_t)t.tv_nsec;
+    for (struct recent *at = recent; at < recent + RECENT && r->hash != hash; at++)
+        if (at->hash == hash || at->used < r->used)
+            r = at;
+    *left_out = 0;
+    if (r->hash != hash || now - r->since >= WHILE_NS) {
+        *left_out = r->hash == hash ? r->left_out : 0;
+        *r = (struct recent){.hash = hash, .since = now};
+    }
+    static uint64_t used;
+    r->used = ++used;
+    r->left_out += r->logged >= OFTEN;
+    return r->logged++ < OFTEN;
+}
+
 static void log_to_environment(int level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info"};
     const char *target = secure_getenv("ATO_LOG");
     if (!target || !*target)
         return;
-    char line[REPORT_SENTENCE + 64]; /* longer than any line */
+    char line[REPORT_SENTENCE + 128]; /* longer than any line */
     int n = snprintf(line, sizeof(line), "libato[%d] %s: %s\n", (int)getpid(), names[level], text);
     if (n < 0)
         return;
@@ -42,12 +76,21 @@ static void log_to_environment(int level, const char *text)
 
 static void pass_on(int level, const char *text)
 {
+    char counted[REPORT_SENTENCE + 64];
+    uint64_t left_out;
     KEEP_ERRNO();
     pthread_mutex_lock(&report_lock);
-    if (sink)
-        sink(sink_arg, level, text);
-    else
-        log_to_environment(level, text);
+    if (is_due(level, text, &left_out)) {
+        if (left_out) {
+            snprintf(counted, sizeof(counted), "%s (and %llu times before)", text,
+                     (unsigned long long)left_out);
+            text = counted;
+        }
+        if (sink)
+            sink(sink_arg, level, text);
+        else
+            log_to_environment(level, text);
+    }
     pthread_mutex_unlock(&report_lock);
 }
 
@@ -94,6 +137,22 @@ int report_failure(int err, bool explained, const char *format, ...)
     compose(sentence, explained ? err : 0, format, args);
     va_end(args);
     errno = err;
+    pass_on(REPORT_ERROR, sentence);
+    return -1;
+}
+
+int report_quietly(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    compose(sentence, 0, format, args);
+    va_end(args);
+    errno = err;
+    return -1;
+}
+
+int report_aloud(void)
+{
     pass_on(REPORT_ERROR, sentence);
     return -1;
 }

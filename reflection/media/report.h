@@ -38,6 +38,11 @@ const char *report_reason(int err);
 int report_failure(int err, bool explained, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same without the log: for a failure after which the caller tries again. When it gives up, report_aloud() logs the
+ * sentence. Return -1; keep errno. */
+int report_quietly(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int report_aloud(void);
+
 /* Logs an event that no return value reports. Keeps errno and the thread's sentence. */
 void report_log(enum report_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

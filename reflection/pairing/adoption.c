@@ -9,6 +9,8 @@
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
+#include "reflection/pairing/meta.h"
+#include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
 
 #include <errno.h>
@@ -41,7 +43,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                             manifest_advice(pr->record.version, MANIFEST_VERSION));
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
-    int holds = wish->prefer_file ? lookup_holds_slices(&pr->folder, pr->identity.inode) : 0;
+    int holds = wish->prefer_file ? meta_holds_slices(&pr->folder, pr->identity.inode) : 0;
     if (holds)
         return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
     if (!has_attribute)
@@ -54,49 +56,40 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                         pr->path, pr->folder.path, pr->names.manifest);
 }
 
-enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
-                              const struct pairing_wish *wish)
+/* area_is_copy(), with a sentence. */
+static int is_copy(const struct pairing *pr)
 {
-    struct attribute a;
-    const enum attribute_finding attribute =
-        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
-    const bool carries = attribute == ATTRIBUTE_FOUND;
-    if (attribute == ATTRIBUTE_BAD)
+    const int copy = area_is_copy(pr->lock, &pr->record);
+    return copy < 0 ? folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest")
+                    : copy;
+}
+
+/* `a`: with another inode; NULL: there is none. */
+static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding found,
+                              const struct attribute *a, const struct pairing_wish *wish)
+{
+    const struct orphan_of of = {&pr->identity, pr->path, pr->original, a};
+    if (pr->joined || found != MANIFEST_VALID)
+        return VERDICT_AGAIN;
+    switch (orphan_look(&pr->folder, &of, pairing_number(pr->names.manifest), pr->lock)) {
+    case ORPHAN_FAILED:
         return VERDICT_REFUSE;
-    if (carries && found != MANIFEST_VALID)
-        memcpy(pr->record.id, a.id, sizeof(a.id)); /* for its name when it is set aside */
-    if (found != MANIFEST_VALID)
-        return of_invalid(pr, found, carries, wish);
-    struct manifest_record *r = &pr->record;
-    const bool same = identity_same_inode(&pr->identity, r),
-               same_device = r->device == pr->identity.device;
-    if (carries && (!same || memcmp(a.id, r->id, 16) != 0)) {
-        report_error(ESTALE,
-                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
-                     "%s says: was it copied together with its attribute?",
-                     pr->folder.path, pr->names.manifest, pr->path);
-        /* In a folder that the attribute names this may be the pairing of a file of another file system, which is in use. */
-        return same_device && wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+    case ORPHAN_FOUND:
+        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REUNITE;
+    case ORPHAN_BEGUN:
+        return VERDICT_REUNITE;
+    default:
+        return VERDICT_AGAIN;
     }
-    if (carries)
-        r->known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
-    if (same && r->state == MANIFEST_DEPLOYED)
-        return VERDICT_START_OVER; /* holds nothing: a removal that was cut */
-    /* The file never had one: its file system answers for attributes, but takes none. */
-    if (same && attribute == ATTRIBUTE_NONE && !(r->known & MANIFEST_KNOWS_ATTRIBUTE))
-        pr->has_attributes = false;
-    if (carries || (same && pr->identity.known))
-        return VERDICT_ADOPT;
-    if (same) {
-        report_error(ESTALE,
-                     "there is a reflection %s/%s, but neither attribute, birth time nor "
-                     "generation tells whether it belongs to %s",
-                     pr->folder.path, pr->names.reflection, pr->path);
-        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
-    }
+}
+
+/* The manifest is of another file, which had this inode number; and no attribute says that it is this file's. */
+static enum verdict of_another_file(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    const struct manifest_record *r = &pr->record;
     /* In a folder that the user chose, files of several file systems meet, and one inode number may be in use twice: never set
      * aside the pairing of a file that exists. */
-    if (!same_device && wish->folder)
+    if (r->device != pr->identity.device && wish->folder)
         return report_error(ESTALE,
                             "the reflection %s/%s belongs to a file of another file system with "
                             "the same inode number; choose another reflection folder for %s",
@@ -104,7 +97,68 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
     if (pr->joined)
         return report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
                             pr->folder.path, pr->names.reflection);
-    return VERDICT_SET_ASIDE;
+    const int copy = is_copy(pr),
+              holds = copy <= 0 ? copy
+                                : orphan_holds(&pr->folder, pairing_number(pr->names.manifest),
+                                               pr->lock, r, -1);
+    if (holds <= 0 || wish->prefer_file)
+        return holds < 0 ? VERDICT_REFUSE : VERDICT_SET_ASIDE;
+    return report_error(
+        ESTALE,
+        "the reflection %s/%s has the inode number of %s, and belongs to another restored file: "
+        "join that file with it first ('ato deploy --prefer=reflection'); or, to set it aside, map "
+        "this one with ATO_PREFER_FILE ('ato deploy --prefer=file')",
+        pr->folder.path, pr->names.reflection, pr->path);
+}
+
+enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
+                              const struct pairing_wish *wish)
+{
+    struct attribute a;
+    const enum attribute_finding attribute =
+        pr->has_attributes ? attribute_read(pr->original, pr->path, &a) : ATTRIBUTE_UNSUPPORTED;
+    const bool has_one = attribute == ATTRIBUTE_FOUND,
+               carries = has_one && a.inode == pr->identity.inode;
+    if (attribute == ATTRIBUTE_BAD)
+        return VERDICT_REFUSE;
+    if (pr->orphan)
+        return carries ? VERDICT_AGAIN : of_orphan(pr, found, has_one ? &a : NULL, wish);
+    if (carries && found != MANIFEST_VALID)
+        memcpy(pr->record.id, a.id, sizeof(a.id)); /* for its name when it is set aside */
+    if (found != MANIFEST_VALID)
+        return of_invalid(pr, found, carries, wish);
+    struct manifest_record *r = &pr->record;
+    const bool same = identity_same_inode(&pr->identity, r);
+    /* A folder beside the file was copied with it, or moved; another one may serve a file of another file system, which is in use. */
+    const bool beside = orphan_is_beside(&pr->folder, pr->path);
+    const int moved = same || beside ? 1 : is_copy(pr);
+    if (moved < 0)
+        return VERDICT_REFUSE;
+    if (carries && (r->inode != a.inode || memcmp(a.id, r->id, 16) != 0 || !moved)) {
+        report_error(ESTALE,
+                     "the manifest %s/%s belongs to another file or pairing than the attribute of "
+                     "%s says: was it copied together with its attribute?",
+                     pr->folder.path, pr->names.manifest, pr->path);
+        const bool may = r->device == pr->identity.device || beside;
+        return may && wish->prefer_file && lookup_check_unused(pr, &a, wish) == 0 ? VERDICT_FORGET
+                                                                                  : VERDICT_REFUSE;
+    }
+    if (carries)
+        r->known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
+    if ((same || carries) && r->state == MANIFEST_DEPLOYED)
+        return VERDICT_START_OVER; /* holds nothing: a removal that was cut */
+    /* The file never had one: its file system answers for attributes, but takes none. */
+    if (same && attribute == ATTRIBUTE_NONE && !(r->known & MANIFEST_KNOWS_ATTRIBUTE))
+        pr->has_attributes = false;
+    if (carries || (same && pr->identity.known))
+        return VERDICT_ADOPT;
+    if (!same)
+        return of_another_file(pr, wish);
+    report_error(ESTALE,
+                 "there is a reflection %s/%s, but neither attribute, birth time nor "
+                 "generation tells whether it belongs to %s",
+                 pr->folder.path, pr->names.reflection, pr->path);
+    return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
 }
 
 /* ---- may it be used? ---- */
@@ -192,14 +246,17 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
     return 0;
 }
 
-/* Returns 0 if the file has the attribute; 1 if it is to be set: a birth was cut before that, and nothing is stored, or it was taken
- * away, and the reflection is preferred; -1 with ESTALE if it was taken away. */
+/* Returns 0 if the file has the attribute, or need not have it; 1 if it is to be set: a birth was cut before that, and nothing is
+ * stored; or a reunion, before its last step; or it was taken away, and the reflection is preferred; -1 with ESTALE if it was taken
+ * away. */
 static int look_for_attribute(const struct pairing *pr, const struct pairing_wish *wish)
 {
     struct attribute a;
-    if (!pr->has_attributes || attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
+    if (pr->orphan || !pr->has_attributes)
         return 0;
-    const int holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
+    if (attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
+        return a.inode != pr->identity.inode;
+    const int holds = meta_holds_slices(&pr->folder, pr->identity.inode);
     if (holds <= 0)
         return holds < 0 ? -1 : 1;
     if (wish->prefer_reflection) {
@@ -244,10 +301,10 @@ static int settle_manifest(const struct pairing *pr)
 int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
 {
     if (pr->joined && (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record))) {
-        report_error(EBUSY,
-                     "the manifest of %s is locked by another process, which does not have the "
-                     "file mapped; end that process, or try again",
-                     pr->path);
+        report_quietly(EBUSY,
+                       "the manifest of %s is locked by another process, which does not have the "
+                       "file mapped; end that process, or try again",
+                       pr->path);
         return PAIRING_NOT_YET;
     }
     if (domain_check(pr->record.domain, (int)wish->domain, pr->path) < 0)
@@ -264,10 +321,46 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
+/* After a kill, the file was replaced by one with its attribute and, by chance, its inode number: a backup, of an earlier moment.
+ * (A manifest that is a copy came with the file.) */
+static int check_not_replaced(const struct pairing *pr, const struct pairing_wish *wish, bool copy)
+{
+    if (copy || pr->orphan || pr->record.state != MANIFEST_IN_USE ||
+        identity_same_inode(&pr->identity, &pr->record))
+        return 0;
+    if (wish->prefer_reflection) {
+        report_log(REPORT_WARNING,
+                   "%s was replaced, by a backup of an earlier moment; its reflection is used all "
+                   "the same, as ATO_PREFER_REFLECTION asks",
+                   pr->path);
+        return 0;
+    }
+    return report_error(
+        ESTALE,
+        "%s was replaced, by a backup of an earlier moment, and its reflection %s/%s holds parts "
+        "of the later content: " PAIRING_CHOOSE,
+        pr->path, pr->folder.path, pr->names.reflection);
+}
+
+/* After a kill, by the guard; after an unmap, times tell (check_not_written()). */
+static int check_not_overwritten(struct pairing *pr, const struct pairing_wish *wish)
+{
+    if (pr->record.state != MANIFEST_IN_USE && !wish->prefer_reflection)
+        return 0;
+    const int r = guard_check(pr);
+    if (r == 0 || errno != ESTALE || !wish->prefer_reflection)
+        return r;
+    report_log(REPORT_WARNING,
+               "another program overwrote %s; its reflection is used all the same, as "
+               "ATO_PREFER_REFLECTION asks",
+               pr->path);
+    return guard_renew(pr);
+}
+
 int adopt(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const int unfinished = look_for_attribute(pr, wish);
-    if (unfinished < 0)
+    const int copy = is_copy(pr), unfinished = copy < 0 ? -1 : look_for_attribute(pr, wish);
+    if (unfinished < 0 || check_not_replaced(pr, wish, copy) < 0)
         return -1;
     if (pairing_refresh_size(pr) < 0) {
         if (unfinished) /* of a cut birth the record may be durable, and the size not */
@@ -278,7 +371,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
         growth_settle(pr) < 0)
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, wish, pr->size) < 0)
+    if (check_reflection(pr, wish, pr->size) < 0 || check_not_overwritten(pr, wish) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     if (birth_allocate(pr) < 0)
@@ -292,14 +385,16 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     /* After a kill, what is visible of the original may not be durable.
      * persist-order R6 (writer: W6 in lib/api/write.c): a word that was stored in place.
      * persist-order R3 (writer: P1): the attribute, if a birth was interrupted right after setting it.
-     * In domain process nothing was flushed. Before the record has another domain, bytes become durable before the words that
+     * In domain process nothing was flushed; nor, perhaps, was what a restore has copied. Before the record has another domain, bytes become durable before the words that
      * make them valid (I1), and lanes, or that they are cut off (recover_slots()), before they count after a power cut. */
-    const bool used = pr->record.state != MANIFEST_CLEAN;
-    const bool unflushed = used && pr->record.domain == PERSIST_PROCESS;
+    const bool used = pr->record.state != MANIFEST_CLEAN || copy;
+    const bool unflushed = used && (copy || pr->record.domain == PERSIST_PROCESS);
     if ((used && fsops_fsync(pr->original) < 0) ||
         (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    if (settle_manifest(pr) < 0 || (unfinished && birth_end(pr) < 0))
+    /* persist-order R3 (writer: U4): the manifest's name, if a reunion was interrupted right after its renaming. */
+    if (settle_manifest(pr) < 0 ||
+        (unfinished && (folder_sync(&pr->folder) < 0 || birth_end(pr) < 0)))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */
@@ -318,7 +413,7 @@ int adopt_anew(struct pairing *pr, const struct pairing_wish *wish)
     const bool has_size = manifest_sizes(pr->manifest, &sizes);
     if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk) &&
         check_reflection(pr, wish, has_size ? sizes.size : 0) == 0)
-        holds = lookup_holds_slices(&pr->folder, pr->identity.inode);
+        holds = meta_holds_slices(&pr->folder, pr->identity.inode);
     if (holds < 0)
         return -1;
     if (holds) {

@@ -20,6 +20,8 @@ enum verdict {
     VERDICT_START_OVER, /* it holds nothing */
     VERDICT_SET_ASIDE,  /* of another file */
     VERDICT_FORGET,     /* to be set aside, since the file is preferred */
+    VERDICT_REUNITE,    /* an orphan (orphan.h) */
+    VERDICT_AGAIN,      /* it has changed since it was found */
 };
 
 /* `found` is manifest_read()'s result; *pr has the record, and is updated by what the attribute tells. SET_ASIDE only if no

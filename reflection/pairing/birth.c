@@ -7,6 +7,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/guard.h"
+#include "reflection/pairing/orphan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,16 +89,25 @@ int birth_write_record(struct pairing *pr)
     return 0;
 }
 
-static int write_attribute(struct pairing *pr)
+int birth_set_attribute(struct pairing *pr, uint64_t inode)
 {
-    struct attribute a = {.inode = pr->identity.inode};
+    struct attribute a = {.inode = inode};
     memcpy(a.id, pr->record.id, 16);
-    size_t base = (size_t)(strrchr(pr->path, '/') + 1 - pr->path); /* its folder and a slash */
-    /* A file with several links may be opened by a name in another folder. */
-    bool below = pr->identity.links == 1 && strncmp(pr->folder.path, pr->path, base) == 0 &&
-                 pr->folder.path[base];
-    snprintf(a.folder, sizeof(a.folder), "%s", pr->folder.path + (below ? base : 0));
-    return attribute_write(pr->original, pr->path, &a);
+    const char *folder = pr->folder.path;
+    const size_t base =
+        (size_t)(strrchr(pr->path, '/') + 1 - pr->path); /* its folder and a slash */
+    const bool below = strncmp(folder, pr->path, base) == 0 && folder[base];
+    if (!below || snprintf(a.folder, sizeof(a.folder), "%.*s/%s", (int)base, folder,
+                           folder + base) >= (int)sizeof(a.folder))
+        memcpy(a.folder, folder, sizeof(a.folder));
+    if (attribute_write(pr->original, pr->path, &a) == 0)
+        return 0;
+    if (errno != ENOTSUP && errno != EPERM)
+        return -1;
+    /* On some file systems a read reports that there is no attribute, although none can be set. */
+    pr->has_attributes = false;
+    pr->record.known &= ~MANIFEST_KNOWS_ATTRIBUTE;
+    return 0;
 }
 
 static int check_links(const struct pairing *pr)
@@ -125,6 +135,7 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     pr->manifest = folder_map(pr->lock, O_RDWR, MANIFEST_BYTES, 0);
     if (!pr->manifest)
         return folder_error(&pr->folder, pr->names.manifest, "cannot map the manifest");
+    fault_watch(pr->manifest, MANIFEST_BYTES, &pr->faults);
     if (ownership_give(&pr->identity.trust, pr->lock) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot set the mode of");
     memset(&pr->record, 0, sizeof(pr->record));
@@ -132,6 +143,8 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     pr->record.format = format;
     pr->copy = 1;
     identity_to_record(&pr->identity, &pr->record);
+    if (area_note_own(pr->lock, &pr->record) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
     if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
         return -1;
     pr->size = pr->identity.size;
@@ -147,11 +160,13 @@ int birth_finish(struct pairing *pr)
     struct persist p = pr->persist;
     if (fsops_fsync(pr->reflection) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
-    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder) < 0)
+    /* A marked folder is not searched for orphans. */
+    const bool marks = folder_is_marked(&pr->folder) || !orphan_any(&pr->folder);
+    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, marks) < 0)
         return -1;
     if (p.domain == PERSIST_MSYNC) {
         /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        char *area = area_map(pr->lock, 0, pr->path);
+        char *area = area_map(pr->lock, 0, pr->path, &pr->faults);
         if (!area)
             return -1;
         area_unmap(area);
@@ -175,20 +190,15 @@ int birth_end(struct pairing *pr)
                             pr->folder.path);
     if (!pr->has_attributes)
         return 0;
-    if (write_attribute(pr) == 0) {
-        /* The mask is visible after the attribute, and durable together with it: without the attribute the manifest, which
-         * is found beside the file, has the guard. */
-        if (pr->newborn && guard_put(pr, true) < 0)
-            return -1;
-        return fsops_fsync(pr->original) == 0
-                   ? 0
-                   : report_errno(errno, "cannot make the attribute user.ato of %s durable",
-                                  pr->path);
-    }
-    if (errno != ENOTSUP && errno != EPERM)
+    if (birth_set_attribute(pr, pr->identity.inode) < 0)
         return -1;
-    /* On some file systems a read reports that there is no attribute, although none can be set. */
-    pr->has_attributes = false;
-    pr->record.known &= ~MANIFEST_KNOWS_ATTRIBUTE;
-    return check_links(pr) < 0 ? -1 : birth_write_record(pr);
+    if (!pr->has_attributes)
+        return check_links(pr) < 0 ? -1 : birth_write_record(pr);
+    /* The mask is visible after the attribute, and durable together with it: without the attribute the manifest, which
+     * is found beside the file, has the guard. */
+    if (pr->newborn && guard_put(pr, true) < 0)
+        return -1;
+    return fsops_fsync(pr->original) == 0
+               ? 0
+               : report_errno(errno, "cannot make the attribute user.ato of %s durable", pr->path);
 }

@@ -20,6 +20,10 @@ int birth_finish(struct pairing *pr);
 /* The end of that: makes the manifest durable, and sets the attribute. */
 int birth_end(struct pairing *pr);
 
+/* Sets the attribute, with pr->record.id and this inode number. The caller syncs the file. Clears pr->has_attributes, and notes that in
+ * pr->record, if the file system takes none. */
+int birth_set_attribute(struct pairing *pr, uint64_t inode);
+
 /* Sets pr->persist to the wished domain, else to what the media of both files offer. The reflection is
  * open. */
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);

@@ -112,11 +112,27 @@ static void write_note(const struct folder *f)
     close(fd);
 }
 
+void folder_follow(const struct folder *f)
+{
+    struct stat st, around;
+    if (strcmp(strrchr(f->path, '/') + 1, FOLDER_NAME) != 0 || fstat(f->fd, &st) < 0 ||
+        fstatat(f->fd, "..", &around, 0) < 0 ||
+        (st.st_uid == around.st_uid && st.st_gid == around.st_gid && st.st_mode == around.st_mode))
+        return;
+    const int fd = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    const struct trust like = {around.st_uid, around.st_gid, ownership_mode(fd, around.st_mode)};
+    (void)ownership_give(&like, f->fd);
+    close(fd);
+}
+
 static int check_trust(struct folder *f)
 {
     struct stat st, around;
     if (fstat(f->fd, &st) < 0 || fstatat(f->fd, "..", &around, 0) < 0)
         return report_errno(errno, "cannot stat %s, or the folder around it", f->path);
+    f->marked = -1;
     f->device = st.st_dev;
     f->inode = st.st_ino;
     /* Of its group, if that may rename names around the folder: only members can give a folder that group. */
@@ -133,15 +149,21 @@ static int check_trust(struct folder *f)
 
 int folder_open(struct folder *f, const char *path, bool make)
 {
-    char cwd[PATH_MAX] = "";
     const bool relative = path[0] != '/';
     f->fd = -1;
-    if (relative && !getcwd(cwd, sizeof(cwd)))
+    f->path[0] = '\0';
+    if (relative && !getcwd(f->path, PATH_MAX))
         return report_errno(errno, "cannot find the working directory");
-    if (snprintf(f->path, PATH_MAX, "%s%s%s", cwd, relative ? "/" : "", path) >= PATH_MAX)
+    const size_t cwd = strlen(f->path);
+    if ((size_t)snprintf(f->path + cwd, PATH_MAX - cwd, "%s%s", relative ? "/" : "", path) >=
+        PATH_MAX - cwd)
         return report_error(ENAMETOOLONG, "the path of the reflection folder is too long");
-    for (size_t n = strlen(f->path); n > 1 && f->path[n - 1] == '/';)
-        f->path[--n] = '\0';
+    size_t n =
+        0; /* one slash between two names, and none at the end: an attribute's `//` has a meaning (identity.h) */
+    for (const char *from = f->path; *from; from++)
+        if (*from != '/' || n == 0 || f->path[n - 1] != '/')
+            f->path[n++] = *from;
+    f->path[n - (n > 1 && f->path[n - 1] == '/')] = '\0';
 
     f->fd = open(f->path, OPEN_FLAGS);
     const bool makes = f->fd < 0 && errno == ENOENT && make && make_folder(f) == 0;
@@ -210,6 +232,17 @@ int folder_open_file(const struct folder *f, const char *name, int access, const
     return -1;
 }
 
+static int say_no_lock(const struct folder *f, const char *name, const char *what)
+{
+    if (errno != ENOSYS)
+        return report_errno(errno, "cannot lock %s %s/%s", what, f->path, name);
+    return report_error(
+        ENOSYS,
+        "cannot lock %s %s/%s: this kernel, or the sandbox in place of it (gVisor), "
+        "has no open file description locks (F_OFD_SETLK), which libato needs",
+        what, f->path, name);
+}
+
 int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
                      const struct trust *file, const char *what)
 {
@@ -220,9 +253,8 @@ int folder_lock_file(const struct folder *f, const char *name, int access, off_t
     locks_keep(fd);
     int named = 0;
     if (access != O_RDONLY || locks_try(fd, type, byte, 1) != LOCKS_TAKEN)
-        named = locks_wait(fd, type, byte, 1) < 0
-                    ? report_errno(errno, "cannot lock %s %s/%s", what, f->path, name)
-                    : folder_names(f, name, fd);
+        named = locks_wait(fd, type, byte, 1) < 0 ? say_no_lock(f, name, what)
+                                                  : folder_names(f, name, fd);
     if (named == 1)
         return fd;
     if (named ==
@@ -257,12 +289,14 @@ bool folder_has(const struct folder *f, const char *name)
     return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
+static int each_name(const struct folder *f, const char *where,
+                     int (*visit)(void *arg, const char *name), void *arg)
 {
     struct dirent **names;
-    const int n = scandirat(f->fd, ".", &names, NULL, NULL);
+    const int n = scandirat(f->fd, where, &names, NULL, NULL);
     if (n < 0)
-        return report_errno(errno, "cannot list the reflection folder %s", f->path);
+        return report_errno(errno, "cannot list the reflection folder %s, or the one around it",
+                            f->path);
     int result = 0;
     for (int i = 0; i < n; i++) {
         if (result == 0)
@@ -271,6 +305,16 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
     }
     free(names);
     return result;
+}
+
+int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
+{
+    return each_name(f, ".", visit, arg);
+}
+
+int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
+{
+    return each_name(f, "..", visit, arg);
 }
 
 /* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the
@@ -296,16 +340,28 @@ static bool is_marked(const struct folder *f, const char *mark)
     return n == (ssize_t)strlen(mark) && memcmp(found, mark, (size_t)n) == 0;
 }
 
-int folder_sync_name(const struct folder *f)
+bool folder_is_marked(struct folder *f)
 {
     char mark[MARK_BYTES];
+    if (f->marked >= 0)
+        return f->marked;
     const int parent = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool known = parent >= 0 && make_mark(f, parent, mark),
-               marked = known && is_marked(f, mark);
-    const int result = parent < 0 ? -1 : marked ? 0 : fsops_fsync(parent);
+    f->marked = parent >= 0 && make_mark(f, parent, mark) && is_marked(f, mark);
+    if (parent >= 0)
+        close(parent);
+    return f->marked;
+}
+
+int folder_sync_name(struct folder *f, bool marks)
+{
+    char mark[MARK_BYTES];
+    if (folder_is_marked(f))
+        return 0;
+    const int parent = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int result = parent < 0 ? -1 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
-    else if (known && !marked) /* if it fails, the next birth syncs again */
+    else if (marks && make_mark(f, parent, mark)) /* if it fails, the next birth syncs again */
         (void)fsops->fsetxattr(f->fd, NAMED, mark, strlen(mark), 0);
     KEEP_ERRNO();
     if (parent >= 0)

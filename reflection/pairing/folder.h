@@ -26,6 +26,7 @@ struct folder {
     int fd; /* open for reading: for looking up and syncing names */
     dev_t device;
     ino_t inode;
+    int marked;          /* folder_is_marked(); -1: not looked yet */
     char path[PATH_MAX]; /* absolute, for the attribute and for sentences */
 };
 
@@ -67,9 +68,11 @@ void *folder_map(int fd, int access, size_t n, off_t at);
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);
 
-/* Calls `visit` for each name in the folder until one returns other than 0, and returns that. -1 with a
+/* Calls `visit` for each name in the folder, or in the one around it, until one returns other than 0, and returns that. -1 with a
  * sentence also if the folder cannot be read. */
 int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
+int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name),
+                       void *arg);
 
 /* Makes a file or folder `name` in the folder open as `around`, with owner, group and mode of `like`. It is made as NAME.R.tmp
  * (R: 16 random hex digits) and renamed when it is complete: even if its maker dies, no user finds a name that it cannot open.
@@ -79,9 +82,16 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
 /* Returns true if `found` is such an unfinished name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);
 
-/* Makes the folder's own name durable, unless its attribute says that it is. The maker may have died before that: so each
- * process that relies on the folder calls this. */
-int folder_sync_name(const struct folder *f);
+/* Returns true if the folder has its attribute: its name is durable, and it is the one to which libato gave the name. (A folder that was
+ * copied or moved has none, or another one's.) */
+bool folder_is_marked(struct folder *f);
+
+/* Makes the folder's own name durable, unless it is marked. The maker may have died before that: so each process that relies on
+ * the folder calls this. Then marks it, if `marks`. */
+int folder_sync_name(struct folder *f, bool marks);
+
+/* Gives a folder FOLDER_NAME owner, group and mode of the folder around it, which may have changed, as far as the caller may. */
+void folder_follow(const struct folder *f);
 
 /* Makes the names in the folder durable as they are now. */
 #define folder_sync(f) SEAM_AT("fsync", folder_sync_names(f))

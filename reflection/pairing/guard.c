@@ -4,7 +4,9 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +34,72 @@ bool guard_is_off(int file, const struct manifest_guard *g)
     return n == 0 || (n == 1 && first == g->plain[0]);
 }
 
+/* Returns 1 if one of these slices of a page, which are valid in R, has a byte other than 0; else 0; -1. */
+static int has_bytes(int reflection, uint32_t format, uint64_t place, uint64_t word)
+{
+    static const char zeros[SLICE_BYTES];
+    char page[PAGE_BYTES];
+    const ssize_t n =
+        word ? pread(reflection, page, sizeof(page), (off_t)layout_refpage(format, place)) : 0;
+    for (unsigned i = 0; i < (n < 0 ? 0 : n / SLICE_BYTES); i++)
+        if (word >> i & 1 && memcmp(page + i * SLICE_BYTES, zeros, SLICE_BYTES) != 0)
+            return 1;
+    return n < 0 ? -1 : 0;
+}
+
+/* The slices of a page with the guarded bytes: the mask may be on its way home. */
+static uint64_t guarded_slices(const struct manifest_guard *g, uint64_t page)
+{
+    const uint64_t first = g->offset / SLICE_BYTES, last = (g->offset + g->bytes - 1) / SLICE_BYTES;
+    uint64_t mask = 0;
+    for (uint64_t slice = first; slice <= last; slice++)
+        if (slice / PAGE_SLICES == page)
+            mask |= 1ull << slice % PAGE_SLICES;
+    return mask;
+}
+
+int guard_was_overwritten(int file, int reflection, const struct manifest_record *record,
+                          uint64_t size, const char *path)
+{
+    const struct manifest_guard *g = &record->guard;
+    const uint32_t format = record->format;
+    const uint64_t each = layout_chunk(format);
+    int found = 0;
+    if (!g->bytes || !g->first || g->offset >= size || !guard_is_off(file, g))
+        return 0;
+    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
+    if (!words)
+        return report_error(ENOMEM, "no memory to read the reflection of %s", path);
+    const off_t length = fsops_length(reflection);
+    const uint64_t chunks = length < 0 ? 0 : layout_chunks(format, (uint64_t)length);
+    int64_t n = length < 0 ? -1 : 0;
+    FOR_EACH_META(chunk, reflection, format, 0, chunks)
+    {
+        n = meta_read(reflection, format, chunk * each, each, words, pages);
+        for (int64_t i = 0; i < n && !found; i++)
+            found = has_bytes(reflection, format, chunk * each + (uint64_t)i,
+                              words[i] & ~guarded_slices(g, pages[i]));
+        if (n < 0 || found)
+            break;
+    }
+    return n < 0 || found < 0 ? report_errno(errno, "cannot read the reflection of %s", path)
+                              : found;
+}
+
+int guard_check(const struct pairing *pr)
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    const int r =
+        guard_was_overwritten(pr->original, pr->reflection, &pr->record, pr->size, pr->path);
+    return r <= 0 ? r
+                  : report_error(
+                        ESTALE,
+                        "another program overwrote %s while libato held it: its guarded bytes, %u "
+                        "at %" PRIu64 ", are plain, and its reflection %s/%s holds parts of the "
+                        "content from before: " PAIRING_CHOOSE,
+                        pr->path, g->bytes, g->offset, pr->folder.path, pr->names.reflection);
+}
+
 int guard_note(struct pairing *pr)
 {
     memset(pr->record.guarded, 0, sizeof(pr->record.guarded));
@@ -56,6 +124,7 @@ static int store(struct pairing *pr, const uint8_t *bytes)
         domain_map(p.domain, NULL, pages, PROT_READ | PROT_WRITE, pr->original, (off_t)page);
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map %s to change its guarded bytes", pr->path);
+    fault_watch(map, pages, &pr->faults);
     memcpy(words, map + at, n);
     memcpy((char *)words + before, bytes, g->bytes);
     /* persist-order P4 (reader: removal_start_over): the bytes are visible before the attribute is removed, and durable
@@ -64,7 +133,49 @@ static int store(struct pairing *pr, const uint8_t *bytes)
      * that byte. Such a store is a locked instruction, which the stores after it do not pass: no fence is needed. */
     for (unsigned i = n; i > 0; i -= 16)
         persist_store_pair(&p, (uint64_t *)(map + at + i - 16), words + (i - 16) / 8);
-    munmap(map, pages);
+    fault_unmap(map, pages);
+    return 0;
+}
+
+/* Reads the guarded bytes from the slices in the reflection. Returns 1; 0 if these do not have all of them; -1 with errno. */
+static int read_reflected(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
+{
+    const struct manifest_guard *g = &pr->record.guard;
+    const uint32_t format = pr->record.format;
+    const uint64_t each = layout_chunk(format), page = g->offset / PAGE_BYTES;
+    const unsigned at = (unsigned)(g->offset % PAGE_BYTES);
+    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
+    if (!words)
+        return -1;
+    const off_t length = fsops_length(pr->reflection);
+    const uint64_t chunks = length < 0 ? 0 : layout_chunks(format, (uint64_t)length),
+                   needed = guarded_slices(g, page);
+    int64_t n = length < 0 || at + g->bytes > PAGE_BYTES ? -(length < 0) : 1;
+    FOR_EACH_META(chunk, pr->reflection, format, 0, n > 0 ? chunks : 0)
+    {
+        n = meta_read(pr->reflection, format, chunk * each, each, words, pages);
+        for (int64_t i = 0; i < n; i++)
+            if (pages[i] == page && (words[i] & needed) == needed)
+                return pread(pr->reflection, bytes, g->bytes,
+                             (off_t)layout_refpage(format, chunk * each + (uint64_t)i) + at) ==
+                               (ssize_t)g->bytes
+                           ? 1
+                           : -1;
+        if (n < 0)
+            break;
+    }
+    return n < 0 ? -1 : 0;
+}
+
+int guard_renew(struct pairing *pr)
+{
+    uint8_t bytes[MANIFEST_GUARD_MAX];
+    const int there = read_reflected(pr, bytes);
+    if (there < 0)
+        return report_errno(errno, "cannot read the reflection of %s", pr->path);
+    if (there && bytes[0] != pr->record.guard.plain[0])
+        return store(pr, bytes);
+    pr->record.guard.first = 0;
     return 0;
 }
 

@@ -18,6 +18,21 @@
  * behind the end of the file, or there is no guard. A file that cannot be read counts as masked. */
 bool guard_is_off(int file, const struct manifest_guard *g);
 
+/* Returns 1 if another program overwrote the file while it had a mask: the first guarded byte is plain in the file, whose every
+ * store by libato since had the mask, and the reflection holds other slices. (Slices of zeros do not count: they may be those of a
+ * growth, which needs no mask; nor do those of the mask itself.) Else 0; -1 with a sentence. `size`: the logical one; `path`: for
+ * the sentence. */
+int guard_was_overwritten(int file, int reflection, const struct manifest_record *record,
+                          uint64_t size, const char *path);
+
+/* The same of a pairing, with ESTALE and a sentence: returns 0; -1. */
+int guard_check(const struct pairing *pr);
+
+/* To be called when the reflection is preferred to a file that another program overwrote: puts the mask on again that is in the
+ * reflection. If there is none, clears `first` in pr->record: a plain byte tells nothing any more. The caller writes the record. The mask
+ * need not be durable: without it the next map refuses the file again. Returns 0; -1 with a sentence. */
+int guard_renew(struct pairing *pr);
+
 /* Notes their masked values in pr->record. Returns 0; -1 with a sentence (EIO). */
 int guard_note(struct pairing *pr);
 

@@ -125,35 +125,38 @@ void identity_hex(const uint8_t id[16], char out[33])
         snprintf(out + 2 * i, 3, "%02x", id[i]);
 }
 
-static int text_of(const struct attribute *a, char text[ATTRIBUTE_MAX])
+static int text_of(const struct attribute *a, char *text, size_t n)
 {
     char id[33];
     identity_hex(a->id, id);
-    return snprintf(text, ATTRIBUTE_MAX, "ato1 %s %" PRIu64 " %s", id, a->inode, a->folder);
+    return snprintf(text, n, "ato1 %s %" PRIu64 " %s", id, a->inode, a->folder);
 }
 
 bool attribute_parse(const char *value, size_t n, struct attribute *a)
 {
-    char text[ATTRIBUTE_MAX], again[ATTRIBUTE_MAX], id[33];
+    char head[96] = {0}, again[96], id[33];
     int at = 0;
     memset(a, 0, sizeof(*a));
-    if (n == 0 || n >= sizeof(text))
+    if (n == 0)
         return false;
-    memcpy(text, value, n);
-    text[n] = '\0';
-    if (sscanf(text, "ato1 %32[0-9a-f] %" SCNu64 "%n", id, &a->inode, &at) != 2 || text[at] != ' ')
+    memcpy(head, value, n < sizeof(head) ? n : sizeof(head) - 1);
+    if (sscanf(head, "ato1 %32[0-9a-f] %" SCNu64 "%n", id, &a->inode, &at) != 2 || head[at] != ' ')
         return false;
     for (size_t i = 0; i < 16 && i < strlen(id) / 2; i++)
         sscanf(id + 2 * i, "%2hhx", &a->id[i]);
-    snprintf(a->folder, sizeof(a->folder), "%s", text + at + 1);
     /* Any other text than the one that is written is damaged. */
-    return a->folder[0] && text_of(a, again) == (int)n && memcmp(again, value, n) == 0;
+    const size_t begin = (size_t)at + 1, length = n - begin;
+    if (begin >= n || length >= sizeof(a->folder) || memchr(value + begin, 0, length) ||
+        text_of(a, again, sizeof(again)) != (int)begin || memcmp(again, value, begin) != 0)
+        return false;
+    memcpy(a->folder, value + begin, length);
+    return true;
 }
 
-enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a)
+/* What the kernel has returned: n bytes, or -1 and errno. */
+static enum attribute_finding finding_of(ssize_t n, const char *value, const char *path,
+                                         struct attribute *a)
 {
-    char value[ATTRIBUTE_MAX];
-    ssize_t n = fgetxattr(fd, ATTRIBUTE_NAME, value, sizeof(value));
     if (n < 0 && errno == ENODATA)
         return ATTRIBUTE_NONE;
     if (n < 0 && errno == ENOTSUP)
@@ -173,10 +176,23 @@ enum attribute_finding attribute_read(int fd, const char *path, struct attribute
     return ATTRIBUTE_FOUND;
 }
 
+enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a)
+{
+    char value[ATTRIBUTE_MAX];
+    return finding_of(fgetxattr(fd, ATTRIBUTE_NAME, value, sizeof(value)), value, path, a);
+}
+
+enum attribute_finding attribute_read_at(int folder, const char *name, struct attribute *a)
+{
+    char value[ATTRIBUTE_MAX], link[NAME_MAX + 64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d/%s", folder, name);
+    return finding_of(lgetxattr(link, ATTRIBUTE_NAME, value, sizeof(value)), value, name, a);
+}
+
 int attribute_write(int fd, const char *path, const struct attribute *a)
 {
     char value[ATTRIBUTE_MAX];
-    const int n = text_of(a, value);
+    const int n = text_of(a, value, sizeof(value));
     if (fsops->fsetxattr(fd, ATTRIBUTE_NAME, value, (size_t)n, 0) < 0)
         return report_errno(errno, "cannot set the attribute " ATTRIBUTE_NAME " of %s", path);
     return 0;

@@ -8,8 +8,9 @@
  *
  *   "ato1 <id, 32 hex digits> <inode, decimal> <folder>"
  *
- * folder: relative to the original's own folder if it is below it and the file has one link, else absolute.
- * No NUL.
+ * folder: absolute. If it is below the original's own folder, a double slash separates that folder from the rest: a file that was
+ * moved along with its folder has its reflection below its present folder, and one that has another name elsewhere has it
+ * where it was made (lookup_place()). Older ones have only the rest, relative. No NUL.
  */
 #ifndef ATO_REFLECTION_PAIRING_IDENTITY_H
 #define ATO_REFLECTION_PAIRING_IDENTITY_H
@@ -62,6 +63,8 @@ enum attribute_finding {
 };
 
 enum attribute_finding attribute_read(int fd, const char *path, struct attribute *a);
+/* The same of a file in a folder, without opening it. Follows no symbolic link. */
+enum attribute_finding attribute_read_at(int folder, const char *name, struct attribute *a);
 /* The caller syncs the file. */
 int attribute_write(int fd, const char *path, const struct attribute *a);
 int attribute_remove(int fd, const char *path);

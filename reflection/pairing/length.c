@@ -5,12 +5,14 @@
 #include "reflection/media/bitmap.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +20,7 @@
 
 int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
 {
-    char bytes[16384];
+    char bytes[PAGE_BYTES];
     /* In the slice that contains the end, O may be the invalid home and hold anything: start behind that
      * slice. */
     off_t at = (off_t)((longest + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES);
@@ -65,6 +67,34 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
     return persist_flush_word(&pr->persist, word) < 0 ? lost(pr, "the manifest of") : 0;
 }
 
+static int say_length(const struct pairing *pr, uint64_t is, uint64_t size)
+{
+    return report_error(
+        ESTALE,
+        "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
+        ": another program %s it. Give it that length again, or, " PAIRING_KEEP_FILE,
+        pr->path, is, size, is < size ? "truncated" : "extended");
+}
+
+int growth_check(const struct pairing *pr)
+{
+    struct manifest_sizes before, s;
+    off_t is;
+    if (!manifest_sizes(pr->manifest, &s))
+        return 0; /* damaged: that is told where it counts */
+    do {
+        before = s;
+        is = fsops_length(pr->original);
+        const uint64_t longest = growth_longest(s.size, s.shrunk);
+        if (is < 0)
+            return report_errno(errno, "cannot find the length of %s", pr->path);
+        /* Up to the growth word a growth may be under way. */
+        if ((uint64_t)is >= s.size && ((uint64_t)is <= longest || (uint64_t)is <= s.growth))
+            return 0;
+    } while (manifest_sizes(pr->manifest, &s) && memcmp(&before, &s, sizeof(s)) != 0);
+    return say_length(pr, (uint64_t)is, s.size);
+}
+
 int growth_settle(struct pairing *pr)
 {
     struct manifest_sizes s;
@@ -79,11 +109,7 @@ int growth_settle(struct pairing *pr)
     if (was_cut && set_length(pr, pr->original, longest, false, "") < 0)
         return -1;
     if (!was_cut && (is < pr->size || is > longest))
-        return report_error(
-            ESTALE,
-            "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-            ": another program %s it. Give it that length again, or, " PAIRING_KEEP_FILE,
-            pr->path, is, pr->size, is < pr->size ? "truncated" : "extended");
+        return say_length(pr, is, pr->size);
     /* persist-order G3 (reader: growth_settle): the rest is cut off durably, by whichever process, before the growth
      * word changes or is removed: without that word the file is not known to be too long. */
     if (s.growth && s.growth != pr->size && fsops_fsync(pr->original) < 0)
@@ -208,11 +234,15 @@ static int give_back(const struct pairing *pr, uint64_t first, const uint64_t *p
 }
 
 /* Clears words of pages behind the end, and the last page's bits behind it, in one meta page. */
-static int clear_chunk(const struct pairing *pr, uint64_t chunk)
+static int clear_chunk(struct pairing *pr, uint64_t chunk)
 {
     const uint32_t format = pr->record.format;
-    const uint64_t first = chunk * layout_chunk(format), end = pr->size / PAGE_BYTES;
-    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES], at = layout_meta_page(format, chunk);
+    const uint64_t first = chunk * layout_chunk(format), end = pr->size / PAGE_BYTES,
+                   at = layout_meta_page(format, chunk);
+    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
+                                                                         words + CHUNK_PAGES;
+    if (!words)
+        return report_error(ENOMEM, "no memory to make %s shorter", pr->path);
     const int64_t n = meta_read(pr->reflection, format, first, layout_chunk(format), words, pages);
     int64_t i = 0;
     while (i < n && pages[i] < end)
@@ -226,8 +256,9 @@ static int clear_chunk(const struct pairing *pr, uint64_t chunk)
                            pr->reflection, (off_t)at);
     if (map == MAP_FAILED)
         return report_errno(errno, "cannot map the bitmaps of %s", pr->path);
+    fault_watch(map, PAGE_BYTES, &pr->faults);
     if (domain_make_storable(pr->persist.domain, map, PAGE_BYTES) < 0) {
-        munmap(map, PAGE_BYTES);
+        fault_unmap(map, PAGE_BYTES);
         return report_error(ENOSPC, "no space for the pages beside the bitmaps of %s", pr->path);
     }
     for (; i < n; i++) {
@@ -243,12 +274,12 @@ static int clear_chunk(const struct pairing *pr, uint64_t chunk)
         if (*word & behind || i == n - 1)
             persist_store_word(&pr->persist, word, *word & ~behind);
     }
-    munmap(map, PAGE_BYTES); /* S4: shrink_finish() syncs the reflection */
+    fault_unmap(map, PAGE_BYTES); /* S4: shrink_finish() syncs the reflection */
     return format == LAYOUT_SPARSE ? give_back(pr, first, pages, n) : 0;
 }
 
 /* The same in all meta pages that have such words, and that the reflection keeps when it is cut. */
-static int clear_words(const struct pairing *pr)
+static int clear_words(struct pairing *pr)
 {
     const uint32_t format = pr->record.format;
     const uint64_t own = pr->size / PAGE_BYTES / CHUNK_PAGES;
@@ -290,13 +321,5 @@ int shrink_finish(struct pairing *pr)
     /* persist-order S5 (reader: growth_settle): the withdrawal is durable before the file is clean:
      * bytes that another program appends then must not count as the part that was cut off. */
     persist_fence(&pr->persist);
-    return 0;
-}
-
-int shrink_wipe(struct pairing *pr)
-{
-    uint64_t from = shrink_from(pr);
-    if (from && fsops_punch(pr->original, (off_t)pr->size, (off_t)(from - pr->size)) < 0)
-        return report_errno(errno, "cannot clear the bytes beyond the end of %s", pr->path);
     return 0;
 }

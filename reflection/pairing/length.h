@@ -76,6 +76,10 @@ int growth_end(struct pairing *pr, uint64_t to);
  * that of such a growth. */
 int growth_settle(struct pairing *pr);
 
+/* Returns 0 if libato gave the original its length, as far as the words of the mapped manifest tell while other threads and processes may
+ * change the size; -1 with ESTALE. */
+int growth_check(const struct pairing *pr);
+
 /* The length up to which the original may be longer than pr->size, by the mapped manifest; 0: it may not. */
 uint64_t shrink_from(const struct pairing *pr);
 
@@ -87,9 +91,5 @@ int shrink_announce(struct pairing *pr, uint64_t to);
 /* Steps 3 to 5. No process has either file mapped, and the manifest is durable as it is visible. Returns 0;
  * -1 or GROWTH_LOST with a sentence. */
 int shrink_finish(struct pairing *pr);
-
-/* Clears the part that was cut off from a file whose length another program changed: that length stays.
- * Returns 0; -1 with a sentence. */
-int shrink_wipe(struct pairing *pr);
 
 #endif

@@ -2,9 +2,12 @@
 #include "reflection/pairing/meta.h"
 
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
+#include "reflection/pairing/pairing.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,14 +55,15 @@ static int by_number(const void *a, const void *b)
 int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
               int most)
 {
-    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES], all[META_FOUND + CHUNK_PAGES];
+    uint64_t *words HEAP = malloc((3 * CHUNK_PAGES + META_FOUND) * sizeof(*words));
+    uint64_t *const pages = words + CHUNK_PAGES, *const all = pages + CHUNK_PAGES;
     const uint64_t each = layout_chunk(format);
     const off_t length = fsops_length(reflection);
     const bool dense = format == LAYOUT_DENSE;
     const uint64_t has = layout_chunks(format, (uint64_t)length),
                    chunks = dense && end / each < has ? end / each + 1 : has;
     int count = 0;
-    if (length < 0)
+    if (length < 0 || !words)
         return -1;
     FOR_EACH_META(chunk, reflection, format, dense ? page / each : 0, chunks)
     {
@@ -80,4 +84,35 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
     }
     memcpy(found, all, (size_t)count * sizeof(*all));
     return count;
+}
+
+/* Returns the format of a reflection by its manifest; -1. Dense if that does not tell: then a sparse reflection that was ever written
+ * to seems to hold slices. */
+static int format_of(const struct folder *f, const char *manifest)
+{
+    struct manifest_record r;
+    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? LAYOUT_DENSE : -1;
+    const int found = area_read(fd, &r, NULL);
+    KEEP_ERRNO();
+    close(fd);
+    return found < 0 ? -1 : found == MANIFEST_VALID ? (int)r.format : LAYOUT_DENSE;
+}
+
+int meta_holds_slices(const struct folder *f, uint64_t number)
+{
+    const struct pairing_names n = pairing_names(number);
+    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    uint64_t page;
+    const int format = fd < 0 ? -1 : format_of(f, n.manifest);
+    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
+    if (result < 0)
+        folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
+    KEEP_ERRNO();
+    if (fd >= 0)
+        close(fd);
+    return result;
 }

@@ -4,6 +4,7 @@
 #define ATO_REFLECTION_PAIRING_META_H
 
 #include "reflection/format/layout.h"
+#include "reflection/pairing/folder.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +35,9 @@ int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, u
 enum { META_FOUND = 512 };
 int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
               int most);
+
+/* Returns 1 if the reflection of that number in a folder holds any slice, else 0 (also if there is none); -1 with
+ * a sentence. */
+int meta_holds_slices(const struct folder *f, uint64_t number);
 
 #endif

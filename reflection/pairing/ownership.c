@@ -33,7 +33,7 @@ int ownership_give(const struct trust *file, int fd)
     if ((st.st_mode & 07777) != narrow && fsops->fchmod(fd, narrow) < 0)
         return -1;
     if ((st.st_uid != file->owner || st.st_gid != file->group) &&
-        fsops->fchown(fd, file->owner, file->group) < 0)
+        fsops->fchown(fd, file->owner, file->group) < 0 && st.st_gid != file->group)
         (void)fsops->fchown(fd, (uid_t)-1, file->group); /* the maker stays the owner */
     if (fstat(fd, &st) < 0)
         return -1;

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 struct pairing_names pairing_names(uint64_t inode)
@@ -16,6 +16,14 @@ struct pairing_names pairing_names(uint64_t inode)
     snprintf(n.reflection, sizeof(n.reflection), "%" PRIu64, inode);
     snprintf(n.manifest, sizeof(n.manifest), "%" PRIu64 ".manifest", inode);
     return n;
+}
+
+uint64_t pairing_number(const char *name)
+{
+    char *end = NULL;
+    errno = 0;
+    const uint64_t number = name[0] >= '1' && name[0] <= '9' ? strtoull(name, &end, 10) : 0;
+    return number && errno == 0 && strcmp(end, ".manifest") == 0 ? number : 0;
 }
 
 int pairing_refresh(struct pairing *pr)
@@ -74,8 +82,7 @@ static void close_fd(int *fd)
 void pairing_let_go(struct pairing *pr)
 {
     KEEP_ERRNO();
-    if (pr->manifest)
-        munmap(pr->manifest, MANIFEST_BYTES);
+    fault_unmap(pr->manifest, MANIFEST_BYTES);
     pr->manifest = NULL;
     close_fd(&pr->reflection);
     locks_close(pr->lock); /* attach lock and slot */

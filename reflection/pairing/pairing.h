@@ -17,6 +17,8 @@
  * Identity (I5), checked in this order:
  *   attribute with the file's inode, and a manifest with its id and inode
  *                                         -> the reflection is the file's, whatever else was moved
+ *   an orphan (orphan.h): the manifest of a file that is not there, of which this one is a restored copy
+ *                                         -> ESTALE; with ATO_PREFER_REFLECTION the two are reunited (reunion.h)
  *   attribute with another inode          -> ESTALE: the file is a copy
  *   attribute, but no such manifest       -> ESTALE: never an empty reflection in its place
  *   no attribute, but the manifest says that there is one: by birth time and generation
@@ -42,6 +44,7 @@
 #define ATO_REFLECTION_PAIRING_PAIRING_H
 
 #include "reflection/format/journal.h"
+#include "reflection/media/fault.h"
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/identity.h"
 
@@ -59,16 +62,18 @@ struct pairing {
     int lock;       /* the manifest, for locks only */
     struct folder folder;
     struct pairing_names names;
+    bool orphan; /* the names are those of an orphan (orphan.h), not the original's */
     struct persist persist;
     struct identity identity;
     struct manifest_record record;
     /* The record that pairing_open() found last, of this or of a pairing that it ended: it names shared memory that dead
      * processes may have left. Inode and device are the original's; inode 0: none was found. */
     struct manifest_record before;
-    uint64_t size;  /* logical size of the original by the manifest */
-    int copy;       /* the manifest's copy that `record` is in */
-    char *manifest; /* the manifest's mapping, MANIFEST_BYTES */
-    bool borrowed;  /* the caller keeps the original open and closes it */
+    uint64_t size;              /* logical size of the original by the manifest */
+    int copy;                   /* the manifest's copy that `record` is in */
+    char *manifest;             /* the manifest's mapping, MANIFEST_BYTES */
+    struct fault_target faults; /* of this and all other views of the files */
+    bool borrowed;              /* the caller keeps the original open and closes it */
     bool has_attributes;
     bool settled; /* what is visible is durable: cleanly unmapped before, or just born */
     bool newborn; /* made by this pairing_open(): it holds nothing until a process writes */
@@ -88,8 +93,11 @@ struct pairing_wish {
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
     bool prefer_file;           /* set the reflection aside */
-    bool
-        prefer_reflection; /* use it, if the file was written and kept its size, or lost its attribute */
+    /* Use it, if the file was written and kept its size, or lost its attribute; reunite an orphan. */
+    bool prefer_reflection;
+    bool any_file_system; /* use it where domain_refused() says that libato is not safe */
+    /* Returns 1 if a living process uses a pairing with this id, although its folder cannot be found; else 0; -1. NULL: none. */
+    int (*is_used)(const uint8_t id[16], const struct trust *file);
     /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
      * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
     int (*join)(struct pairing *pr, void *arg);
@@ -117,6 +125,9 @@ static inline int pairing_access(const struct pairing_wish *wish)
 }
 
 struct pairing_names pairing_names(uint64_t inode);
+
+/* Returns the number in the name of a manifest; 0: it is no such name. */
+uint64_t pairing_number(const char *name);
 
 /* Returns 0; -1 with a sentence: no other process can attach as long as this one has the file mapped. */
 int pairing_unlock_attach(struct pairing *pr);

@@ -6,6 +6,7 @@
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
+#include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,13 +61,20 @@ int removal_start_over(struct pairing *pr)
     return finish_removal(pr);
 }
 
-int pairing_remove(struct pairing *pr)
+int pairing_is_complete(const struct pairing *pr)
 {
-    /* A length that another program gave the file while it was mapped stays. */
-    int r = growth_settle(pr);
-    if (r < 0 && errno != ESTALE)
+    if (!guard_is_off(pr->original, &pr->record.guard) || shrink_from(pr))
+        return 0;
+    const int holds = meta_holds_slices(&pr->folder, pairing_number(pr->names.manifest));
+    return holds < 0 ? -1 : !holds;
+}
+
+int pairing_remove(struct pairing *pr, bool complete)
+{
+    const int r = growth_settle(pr);
+    if (r < 0 && (errno != ESTALE || !complete))
         return -1;
-    if ((r < 0 ? shrink_wipe(pr) : shrink_finish(pr)) < 0)
+    if (r == 0 && shrink_finish(pr) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
     if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put(pr, false) < 0)
@@ -74,19 +82,21 @@ int pairing_remove(struct pairing *pr)
     return finish_removal(pr);
 }
 
-/* The name of the reflection, of the inode number `inode`, when it is set aside. */
+/* The name of a reflection when it is set aside. */
 enum { STALE_NAME = 64 };
-static void stale_name(uint64_t inode, const struct manifest_record *record, char to[STALE_NAME])
+static void stale_name(const struct pairing_names *n, const struct manifest_record *record,
+                       char to[STALE_NAME])
 {
     char id[33];
     identity_hex(record->id, id);
-    snprintf(to, STALE_NAME, "%" PRIu64 ".stale-%.8s", inode, id);
+    snprintf(to, STALE_NAME, "%s.stale-%.8s", n->reflection, id);
 }
 
 bool removal_is_set_aside(const struct folder *f, const struct manifest_record *record)
 {
+    const struct pairing_names n = pairing_names(record->inode);
     char to[STALE_NAME];
-    stale_name(record->inode, record, to);
+    stale_name(&n, record, to);
     return folder_has(f, to);
 }
 
@@ -95,10 +105,10 @@ int removal_set_aside(struct pairing *pr, const char *why)
     const struct folder *f = &pr->folder;
     char to[STALE_NAME];
     int r = -1;
-    stale_name(pr->identity.inode, &pr->record, to);
+    stale_name(&pr->names, &pr->record, to);
     if (!folder_has(f, to))
         r = fsops->renameat(f->fd, pr->names.reflection, to);
-    else if (lookup_holds_slices(f, pr->identity.inode) == 0)
+    else if (meta_holds_slices(f, pairing_number(pr->names.manifest)) == 0)
         /* An earlier renaming was interrupted after this step: this reflection, if any, is that of a birth that was cut. */
         r = fsops->unlinkat(f->fd, pr->names.reflection, 0);
     else

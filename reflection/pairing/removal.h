@@ -11,8 +11,13 @@
 
 #include "reflection/pairing/lookup.h"
 
-/* The order of death from `deployed` on. All slices are deployed and durable. */
-int pairing_remove(struct pairing *pr);
+/* The order of death from `deployed` on. All slices are deployed and durable. ESTALE: another program changed the file's length; unless
+ * `complete`: before that pairing_is_complete(). */
+int pairing_remove(struct pairing *pr, bool complete);
+
+/* Returns 1 if no content would be missing without the reflection, whatever another program did to the file: it holds no slice, the
+ * guard, if any, is off, and nothing is yet to be cut off; else 0; -1. No other process uses the file. */
+int pairing_is_complete(const struct pairing *pr);
 
 /* Removes the files that an interrupted birth or removal left: they have no content. */
 int removal_start_over(struct pairing *pr);

@@ -2,15 +2,19 @@
 #include "reflection/recovery/pairing_open.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/adoption.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/birth.h"
+#include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
+#include "reflection/pairing/reunion.h"
 #include "reflection/recovery/redo.h"
 
 #include <errno.h>
@@ -22,7 +26,8 @@
 
 /* ---- taking the manifest ---- */
 
-/* Opens the manifest, making it if need be, and takes the attach lock. Returns 1; 0 if it is gone, and wish->only_looks; -1. */
+/* Opens the manifest, making it if need be, and takes the attach lock. Returns 1; 0 if it is gone, and wish->only_looks or an
+ * orphan's; -1. */
 static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
 {
     for (;;) {
@@ -32,7 +37,7 @@ static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
             return 1;
         if (errno != ENOENT)
             return -1;
-        if (wish->only_looks)
+        if (wish->only_looks || pr->orphan)
             return 0;
         /* Not if there is another one by now: some file systems would replace it. */
         if (!folder_has(&pr->folder, pr->names.manifest) &&
@@ -83,6 +88,26 @@ static int recover_slots(struct pairing *pr, const struct pairing_wish *wish, ui
 
 /* ---- the pairing that is found ---- */
 
+/* An orphan. Returns 0: open the file again; DUE with *journal; -1. */
+static int reunite(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+{
+    const bool begun =
+        pr->record.inode == pr->identity.inode && identity_same_inode(&pr->identity, &pr->record);
+    persist_init(&pr->persist, pr->record.domain);
+    if (!begun) {
+        const int r = recover_slots(pr, wish, journal);
+        if (r != 1)
+            return r;
+        if (adopt(pr, wish) < 0 || reunion_decide(pr) < 0)
+            return -1;
+    } else if (fsops_fsync(pr->lock) < 0) {
+        /* persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it would
+         * miss a reflection that has the new name. */
+        return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
+    }
+    return reunion_finish(pr);
+}
+
 /* Does what the verdict says about a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
 static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish,
                       uint64_t *journal)
@@ -100,6 +125,8 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
         return removal_set_aside(pr, "belonged to another file that had this inode number before");
     case VERDICT_FORGET:
         return removal_forget(pr);
+    case VERDICT_REUNITE:
+        return reunite(pr, wish, journal);
     case VERDICT_BEAR:
         if (birth_give(pr, wish) == 0)
             return 1;
@@ -116,7 +143,9 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
     static const char zeros[MANIFEST_BYTES];
-    _Alignas(8) char bytes[MANIFEST_BYTES] = {0};
+    char *bytes HEAP = calloc(1, MANIFEST_BYTES);
+    if (!bytes)
+        return report_error(ENOMEM, "no memory to map %s", pr->path);
     const off_t length = fsops_length(pr->lock);
     if (length < 0 || pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
@@ -128,13 +157,16 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         found = MANIFEST_DAMAGED;
     /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets PAIRING_NOT_YET below. */
-    const enum verdict verdict = !pr->joined || found == MANIFEST_VALID || found == MANIFEST_FOREIGN
-                                     ? adoption_verdict(pr, found, wish)
-                                     : VERDICT_BEAR;
+    const enum verdict verdict =
+        !pr->joined || pr->orphan || found == MANIFEST_VALID || found == MANIFEST_FOREIGN
+            ? adoption_verdict(pr, found, wish)
+            : VERDICT_BEAR;
+    if (verdict == VERDICT_AGAIN)
+        return 0;
     if (verdict == VERDICT_REFUSE || (verdict == VERDICT_FORGET && pr->joined))
         return -1;
-    if (verdict == VERDICT_ADOPT) {
-        pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path);
+    if (verdict == VERDICT_ADOPT || verdict == VERDICT_REUNITE) {
+        pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path, &pr->faults);
         if (!pr->manifest)
             return errno == EUCLEAN && wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
     }
@@ -143,7 +175,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         const int r = adopt_as_it_is(pr, wish);
         return r == 0 ? 1 : r;
     }
-    if (!wish->only_looks && found == MANIFEST_VALID) {
+    if (!wish->only_looks && found == MANIFEST_VALID && !pr->orphan) {
         pr->before = pr->record;
         /* I5: the manifest of another file could name that file's shared memory. */
         pr->before.inode = pr->identity.inode;
@@ -161,15 +193,39 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
 
 /* ---- the beginning and the end ---- */
 
+/* `what`: of the pairing, open as fd. Returns 0; -1 with ENOTSUP. */
+static int check_file_system(int fd, const struct pairing_wish *wish, const char *what,
+                             const char *path)
+{
+    const char *type = wish->any_file_system ? NULL : domain_refused(fd);
+    return type ? report_error(
+                      ENOTSUP,
+                      "%s %s is on %s, where libato is not safe: other machines may use the "
+                      "file, and do not share its locks and its memory. Put it on a local "
+                      "file system; or set ATO_ANY_FILE_SYSTEM=1 if no other machine uses "
+                      "it, and its file system has coherent mappings and locks",
+                      what, path, type)
+                : 0;
+}
+
 static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
 {
     folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
+    /* A file that is plain can be read anywhere. */
+    if (!wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0)
+        return -1;
     int r = lookup(pr, wish);
     if (r == 0 && wish->only_looks)
-        r = PLAIN;
-    else if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
+        return PLAIN;
+    if (r >= 0 &&
+        ((wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0) ||
+         check_file_system(pr->folder.fd, wish, "the reflection folder", pr->folder.path) < 0))
+        return -1;
+    if (r >= 0 && !wish->only_looks)
+        folder_follow(&pr->folder);
+    if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
         r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish, journal);
     return r;
 }
@@ -183,20 +239,16 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
         if (r == 1)
             return 0;
         pairing_let_go(pr);
-        if (r == PLAIN && pr->has_attributes)
-            return 0;
         if (r == PLAIN)
-            return report_error(
-                EAGAIN,
-                "%s has no reflection, and its file system no attributes by which one would be "
-                "noticed: a process that may write to it has to map it first",
-                pr->path);
+            return 0;
         if (r == 0 && wish->only_looks)
-            report_error(EBUSY, "%s is being mapped or unmapped all the time", pr->path);
+            report_quietly(EBUSY, "%s is being mapped or unmapped all the time", pr->path);
         if (r >= 0 && wish->only_looks)
             return r == 0 ? PAIRING_BUSY : r;
-        if (r < 0 || (r == PAIRING_NOT_YET && naps++ == NAPS))
+        if (r < 0)
             return -1;
+        if (r == PAIRING_NOT_YET && naps++ == NAPS)
+            return report_aloud();
         if (r == DUE &&
             dues++ == 2 * MANIFEST_SLOTS) /* each recovery clears the name of one, at least */
             return report_error(EBUSY, "the manifest of %s names journals all the time", pr->path);
@@ -222,7 +274,6 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     pr->original = wish->borrow ? fd : folder_reopen(fd, pairing_access(wish));
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
-    pr->names = pairing_names(identity->inode);
     const int r = identity_path(fd, identity, pr->path) < 0 ? -1 : pairing_find(pr, wish);
     if (r < 0)
         pairing_close(pr);
@@ -233,6 +284,10 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
 {
     pr->record.state = MANIFEST_IN_USE;
     pr->record.shm_generation = shm_generation;
+    /* The attribute counts more than these, so they may have been other ones. */
+    identity_to_record(&pr->identity, &pr->record);
+    if (area_note_own(pr->lock, &pr->record) < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
     return pr->newborn ? birth_finish(pr) : birth_write_record(pr);
 }
 
@@ -251,9 +306,9 @@ void pairing_stamp(struct pairing *pr)
 int pairing_clean(struct pairing *pr, bool written)
 {
     struct stat st;
-    /* If another program gave the file another length, it stays `in use`: it can be mapped again when it has
-     * its own length back. */
-    if (growth_end(pr, 0) < 0 || shrink_finish(pr) < 0)
+    /* If another program gave the file another length, or overwrote it, it stays `in use`: it can be mapped again when it has
+     * its own length back, or a side is chosen. */
+    if (growth_end(pr, 0) < 0 || guard_check(pr) < 0 || shrink_finish(pr) < 0)
         return -1;
     /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
      * back. */

@@ -65,14 +65,29 @@ static int make_file(struct redo *r, const struct folder *f)
     return named < 0 ? -1 : 0;
 }
 
+/* Maps the journal by a descriptor of its own, as folder_map(), or as much more of it. Returns 0; -1 with errno. */
+static int map(struct redo *r, uint64_t bytes, uint64_t room)
+{
+    const int own = folder_reopen(r->lock, O_RDWR);
+    if (own < 0)
+        return -1;
+    r->map.fd = own;
+    r->map.domain = PERSIST_PMEM;
+    r->map.prot = PROT_READ | PROT_WRITE;
+    const int mapped =
+        r->map.base ? window_reach(&r->map, bytes) : window_open(&r->map, bytes, room, &r->faults);
+    KEEP_ERRNO();
+    close(own);
+    return mapped;
+}
+
 static int fill(struct redo *r, const struct folder *f, const struct persist *p,
                 const struct trust *like)
 {
-    r->bytes = journal_bytes(JOURNAL_MAX_WORDS);
     if (fsops->fallocate(r->lock, 0, 0, (off_t)journal_bytes(0)) < 0 ||
-        !(r->map = folder_map(r->lock, O_RDWR, r->bytes, 0)))
+        map(r, journal_bytes(0), journal_bytes(JOURNAL_MAX_WORDS)) < 0)
         return -1;
-    journal_make(p, &r->journal, r->map, r->number);
+    journal_make(p, &r->journal, r->map.base, r->number);
     if (ownership_give(like, r->lock) < 0)
         return -1;
     /* persist-order J0 (reader: redo_open): content and name of the journal are durable before a manifest names it (N1). */
@@ -104,7 +119,8 @@ int redo_grow(struct redo *r, uint64_t words)
      * kernel may write the page of the line first.
      * explorer: drop fsync survives: its commits fit into the length before. */
     if (fsops->fallocate(r->lock, 0, (off_t)end, (off_t)more) < 0 ||
-        (r->journal.domain == PERSIST_MSYNC && fsops_fsync(r->lock) < 0))
+        (r->journal.domain == PERSIST_MSYNC && fsops_fsync(r->lock) < 0) ||
+        map(r, end + more, 0) < 0)
         return report_errno(errno,
                             "cannot make the journal %s larger, which a commit of %" PRIu64
                             " words needs, by %" PRIu64 " bytes",
@@ -124,16 +140,15 @@ static int open_locked(struct redo *r)
         return report_errno(errno, "cannot read the journal %s", r->path);
     if (journal_take(&r->journal, header, (uint64_t)st.st_size, r->number, r->path) < 0)
         return -1;
-    r->bytes = journal_length(&r->journal);
+    const uint64_t bytes = journal_length(&r->journal);
     /* A copy of the file may have holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
-    if ((uint64_t)st.st_blocks * 512 < r->bytes &&
-        fsops->fallocate(r->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)r->bytes) < 0 &&
-        errno != EOPNOTSUPP)
+    if ((uint64_t)st.st_blocks * 512 < bytes &&
+        fsops->fallocate(r->lock, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
         return report_errno(errno, "cannot allocate the journal %s, %" PRIu64 " bytes", r->path,
-                            r->bytes);
-    if (!(r->map = folder_map(r->lock, O_RDWR, r->bytes, 0)))
+                            bytes);
+    if (map(r, bytes, bytes) < 0)
         return report_errno(errno, "cannot map the journal %s", r->path);
-    r->journal.lanes_at = (char *)r->map + JOURNAL_HEADER_BYTES;
+    r->journal.lanes_at = r->map.base + JOURNAL_HEADER_BYTES;
     return 0;
 }
 
@@ -155,10 +170,8 @@ void redo_close(struct redo *r, const struct folder *f, bool remove)
     /* Not synced: if a power cut brings the file back, no manifest names it. */
     if (remove && fsops->unlinkat(f->fd, r->name, 0) < 0 && errno != ENOENT)
         folder_error(f, r->name, "cannot remove the journal");
-    if (r->map)
-        munmap(r->map, r->bytes);
+    window_close(&r->map);
     locks_close(r->lock);
-    r->map = NULL;
     r->lock = -1;
 }
 

@@ -13,6 +13,7 @@
 #define ATO_REFLECTION_RECOVERY_REDO_H
 
 #include "reflection/format/journal.h"
+#include "reflection/media/window.h"
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/ownership.h"
 
@@ -25,8 +26,8 @@ enum { REDO_NAME_BYTES = 32 };
 void redo_name(char name[REDO_NAME_BYTES], uint64_t number);
 
 struct redo {
-    void *map;
-    uint64_t bytes; /* of the mapping; the owner's is longer than the file: see redo_grow() */
+    struct window map; /* of the whole file; the owner's grows with it (redo_grow()) */
+    struct fault_target faults;
     struct journal journal;
     uint64_t number;
     int lock;

@@ -2,6 +2,7 @@
 #include "choices.h"
 #include "reader.h"
 #include "scenes.h"
+#include "standins.h"
 #include "threads.h"
 
 extern "C" {
@@ -107,6 +108,7 @@ void give_number_on(Actor &a, Disk &disk, int file)
         disk.edit(id).set_word(at, w);
     }
     disk.edit(a.world.inode_of(file)).attribute.clear();
+    disk.edit(a.world.inode_of(file)).mtime = {1ll << 32, 0}; // written after its birth
     a.demand.kept = {id, disk.find(own, name)};
 }
 
@@ -129,6 +131,66 @@ void reuse(Actor &a)
     a.check(m);
     a.write(m, 1000, 400);
     a.check(m);
+}
+
+// ---- a restored file ----
+
+// The file was restored, with its reflection, which has the old number; with its attribute, or without it.
+void restore(Actor &a, Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    const uint64_t old = ORPHAN + a.world.number_of(file);
+    const std::string name = std::to_string(a.world.number_of(file));
+    auto &names = disk.edit(own).names;
+    const int id = names.at(name + ".manifest"), reflection = names.at(name);
+    names.erase(name + ".manifest");
+    names.erase(name);
+    names[std::to_string(old)] = reflection;
+    if (a.random.one_in(2)) // the reflection of a birth that was cut
+        names[name] = disk.add({});
+    names[std::to_string(old) + ".manifest"] = id;
+    Bytes bytes = disk.at(id).content();
+    struct manifest_record record;
+    struct persist p = {PERSIST_PROCESS, false, nullptr};
+    int which;
+    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
+        throw Violation("no manifest of a file that was in use");
+    record.inode = old;
+    record.birth_nsec ^= 1;
+    record.own_inode = standins::OWN + 1; // a copy
+    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
+    for (uint64_t at = 0; at < bytes.size(); at += 8) {
+        uint64_t w;
+        memcpy(&w, &bytes[at], 8);
+        disk.edit(id).set_word(at, w);
+    }
+    std::string &attribute = disk.edit(a.world.inode_of(file)).attribute;
+    if (a.random.one_in(2))
+        attribute.clear();
+    else
+        attribute.replace(38, attribute.find(' ', 38) - 38, std::to_string(old));
+}
+
+// It was cleanly unmapped, or its process died. (In a commit: the table of kills.)
+void before_reunion(Actor &a)
+{
+    Mapping *m = mapped(a, ATO_NO_RTM);
+    if (a.random.one_in(3))
+        a.unmap(m, ATO_UNMAP_FAST);
+    else
+        a.world.die();
+    Disk disk = a.world.look();
+    restore(a, disk, 0);
+    a.world.stage(disk, After::PowerCut);
+    a.world.prefer_reflections();
+}
+
+void reunite(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 1000, 400);
+    a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
 }
 
 // ---- a lane of a removed pairing ----
@@ -518,6 +580,7 @@ const std::vector<Case> &past_cases()
         {"written by others", ALL, {SIZE}, before_meddling, meddling},
         {"file preferred", ALL, {SIZE}, before_preferring, prefer_file},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
+        {"restored", ALL, {SIZE}, before_reunion, reunite},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},

@@ -2,6 +2,7 @@
 #include "reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -173,11 +174,29 @@ bool has_unfinished(const Disk &disk, int folder, const Pairing &p)
     return !replay_all(disk, folder, after).empty() || after.changed;
 }
 
-// The reflection folder that an attribute names: here, one beside the file.
+// The reflection folder that an attribute names: here, one beside the file. What is before a double slash is the folder
+// around it.
 std::string folder_in(const std::string &attribute)
 {
     size_t blank = attribute.size() > 38 ? attribute.find(' ', 38) : std::string::npos;
-    return blank == std::string::npos ? ".ato" : attribute.substr(blank + 1);
+    size_t slashes = attribute.find("//");
+    return blank == std::string::npos
+               ? ".ato"
+               : attribute.substr(slashes == std::string::npos ? blank + 1 : slashes + 2);
+}
+
+// The number of the manifest of a restored file that is to be reunited with its reflection, or is not completely: the one that
+// its attribute has, or without one any number that no file has; `number` if there is none.
+uint64_t orphan_of(const Disk &disk, int folder, const std::string &attribute, uint64_t number)
+{
+    const uint64_t told = attribute.size() > 38 ? std::stoull(attribute.substr(38)) : 0;
+    if (told)
+        return disk.find(folder, std::to_string(told) + ".manifest") < 0 ? number : told;
+    for (const auto &name : disk.at(folder).names)
+        if (std::isdigit(name.first[0]) && name.first.find(".manifest") != std::string::npos &&
+            std::stoull(name.first) >= ORPHAN)
+            return std::stoull(name.first);
+    return number;
 }
 
 enum Format : uint32_t { DENSE, SPARSE };
@@ -227,6 +246,9 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
     const Inode &original = disk.at(id);
     Found found = {original.content(), ""};
     int folder = disk.find(Disk::ROOT, folder_in(original.attribute));
+    const uint64_t own = number;
+    if (folder >= 0)
+        number = orphan_of(disk, folder, original.attribute, number);
     int manifest = folder < 0 ? -1 : disk.find(folder, std::to_string(number) + ".manifest");
     if (manifest < 0) {
         if (!original.attribute.empty())
@@ -246,7 +268,10 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
     char hex[33];
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(r.id[i / 8] >> i % 8 * 8 & 0xff));
-    bool ours = original.attribute.compare(0, 37, std::string("ato1 ") + hex) == 0;
+    // Or the reunion is decided, and the attribute is still that of the source.
+    const bool apart = number != own || (original.attribute.size() > 38 &&
+                                         std::stoull(original.attribute.substr(38)) != own);
+    bool ours = apart || original.attribute.compare(0, 37, std::string("ato1 ") + hex) == 0;
     uint64_t copy_at = r.sequence == b.sequence && b.valid ? 4096 : 0;
     Guard guard = {m.word(copy_at + 136), bytes_of(m, copy_at + 152, half(m, copy_at + 144))};
     // After a power cut only the removal of the attribute may be durable.
@@ -261,6 +286,9 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     found.guard = std::move(guard);
     int reflection = disk.find(folder, std::to_string(number));
+    if (reflection < 0 &&
+        m.word(copy_at + 48) == own) // the record names the file: it has its new name
+        reflection = disk.find(folder, std::to_string(own));
     if (reflection < 0) {
         found.damage = "a manifest without a reflection";
         return found;

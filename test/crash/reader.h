@@ -22,6 +22,9 @@ struct Found {
     Guard guard = {};
 };
 
+// The numbers of orphans are from here on: no file has them.
+constexpr uint64_t ORPHAN = 1ull << 40;
+
 // Reads the file that is inode `id` of the disk and has the kernel's inode number `number`, as a
 // recovery has to find it; if other programs wrote to the file, it counts and not its reflection.
 Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file = false);

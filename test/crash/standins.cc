@@ -110,6 +110,8 @@ int __real_replay_lanes(const struct journal *j, enum replay_step step, struct p
                         const char *path);
 int __real_area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 
+int __wrap_area_note_own(int manifest, struct manifest_record *record);
+int __wrap_area_is_copy(int manifest, const struct manifest_record *record);
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *addr, size_t n);
 int __wrap_identity_random(void *bytes, size_t n);
@@ -164,6 +166,17 @@ void __wrap_identity_boot(uint8_t id[16])
 {
     memset(id, 0, 16);
     memcpy(id, &boot, sizeof(boot));
+}
+
+int __wrap_area_note_own(int, struct manifest_record *record)
+{
+    record->own_inode = OWN;
+    return 0;
+}
+
+int __wrap_area_is_copy(int, const struct manifest_record *record)
+{
+    return record->own_inode != OWN;
 }
 
 bool __wrap_persist_rtm_allowed(const struct persist *p)

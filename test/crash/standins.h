@@ -6,6 +6,8 @@
 //   mmap, munmap          the real ones; remembered, so that an address gives its file
 //   identity_random       repeatable numbers
 //   identity_boot         a boot that the test begins
+//   area_note_own         each manifest is the one that it was, although a lay-out makes it again, unless a case says that it is a
+//   area_is_copy          copy
 //   journal_capacity      0 for journals that are said to be full, so that a small commit makes their
 //   redo_grow             large lanes longer
 //   persist_rtm_allowed   where the domain allows it: the recorder replaces the hardware
@@ -55,6 +57,8 @@ namespace standins
 void set_random(uint64_t seed);
 uint64_t get_boot();
 void set_boot(uint64_t boot);
+// What a manifest that is no copy has in its record.
+constexpr uint64_t OWN = 1;
 // The journals that exist now have no room for any commit: the next one makes the large lane longer.
 void fill_journals();
 void set_fault(CodeFault fault);

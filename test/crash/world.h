@@ -74,7 +74,12 @@ class World
     }
     bool prefers_files() const
     {
-        return preferring != 0;
+        return preferring == ATO_PREFER_FILE;
+    }
+    // Or its reflection, with which it is reunited if it was restored.
+    void prefer_reflections()
+    {
+        preferring = ATO_PREFER_REFLECTION;
     }
 
     const bool sparse;

@@ -208,6 +208,19 @@ static void copied(World &w)
         throw std::runtime_error("utimensat");
 }
 
+// With its attribute and another inode; a dead process left a commit.
+static void restored(World &w)
+{
+    killed_in_a_commit(w);
+    const std::string copy = w.dir / "copy";
+    write_file(copy, read_file(w.file));
+    set_attribute(copy, attribute_of(w.file));
+    remove_shared_objects(id_of(w.file));
+    rename(copy.c_str(), w.file.c_str());
+    w.descriptor = std::make_unique<Fd>(w.file);
+    w.options.flags |= ATO_PREFER_REFLECTION;
+}
+
 static void written_by_others(World &w)
 {
     unmapped_fast(w);
@@ -284,6 +297,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapBesideACutJournal", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, cut_journal, {}, map, {}},
         {"MapOfAReusedInode", MAPS, BYTES, TWO, reused_number, {}, map, {}},
         {"MapOfACopy", MAPS, BYTES, TWO, copied, {}, map, {}},
+        {"MapOfARestoredFile", MAPS, BYTES, TWO, restored, {}, map, {}},
         {"MapOfWhatOthersWrote", MAPS, BYTES, TWO, written_by_others, {}, map, {}},
         {"MapOfAFileWithALostReflection", MAPS, BYTES, TWO, lost_reflection, {}, map, {}},
         {"MapInAStrongerDomain", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, killed_in_memory, {}, map, {}},

@@ -262,7 +262,8 @@ static bool was_said(World &w)
 
 static bool share(World &w)
 {
-    return ato_shared(w.base, ATO_SHARED_MAX);
+    void *memory = ato_shared(*w.descriptor, ATO_SHARED_MAX);
+    return memory && ato_shared_end(*w.descriptor, memory, ATO_SHARED_MAX, true) == 0;
 }
 
 static bool copy_here(World &w)

@@ -102,6 +102,7 @@ enum Field : size_t {
     GUARD_BYTES = 144,
     GUARD_PLAIN = 152,
     GUARDED = 168,
+    OWN_INODE = 184,
     CHECKSUM = 504,
 };
 

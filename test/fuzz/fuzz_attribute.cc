@@ -72,6 +72,8 @@ std::vector<Seed> seeds()
         with("no-inode", 0, 0, 0xdb),
         with("no-blank", 0, 0, 0xcf).text(".:"),
         with("folder-elsewhere", 0, 0, all_but_folder).text("/nowhere/at/all"),
+        with("folder-moved", 0, 0, all_but_folder).text("/nowhere//.ato"),
+        with("folder-of-slashes", 0, 0, all_but_folder).text("//"),
         with("folder-root", 0, 0, all_but_folder).text("/"),
         with("folder-here", 0, 0, all_but_folder).text("."),
         with("folder-up", 0, 0, all_but_folder).text("../../.."),

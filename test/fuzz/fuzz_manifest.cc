@@ -46,7 +46,7 @@ const Named fields[] = {{MAGIC, 8},
                         {GUARD_PLAIN + 8, 8},
                         {GUARDED, 8},
                         {GUARDED + 8, 8},
-                        {184, 8},
+                        {OWN_INODE, 8},
                         {CHECKSUM, 8},
                         {SIZE_WORD, 8},
                         {GROWTH_WORD, 8},
@@ -152,6 +152,25 @@ std::vector<Seed> seeds()
     all.push_back(field("other-inode", 32, INODE, 1));
     all.push_back(field("other-birth", 32, BIRTH_SEC, 1));
     all.push_back(field("knows-nothing", 32, KNOWN, 0));
+    for (unsigned uses : {0, 4, 8}) // a restored file, with and without its attribute
+        for (unsigned shape : {0, 1, 32, 33})
+            all.push_back(
+                with(("restored-" + std::to_string(shape) + "-" + std::to_string(uses)).c_str(),
+                     shape, uses)
+                    .u8(0)
+                    .u8(index_of(BIRTH_SEC) | 128)
+                    .u64(1)
+                    .u8(0)
+                    .u8(index_of(OWN_INODE) | 128)
+                    .u64(1));
+    for (unsigned uses : {0, 4, 8}) // overwritten, where the file has the plain byte
+        for (unsigned shape : {0, 1})
+            all.push_back(
+                with(("mask-first-" + std::to_string(shape) + "-" + std::to_string(uses)).c_str(),
+                     shape | 8, uses)
+                    .u8(0)
+                    .u8(index_of(GUARD_BYTES + 4) | 128)
+                    .u64(1));
     all.push_back(field("guard-too-long", 2 | 8, GUARD_BYTES, 17));
     all.push_back(field("guard-huge", 2 | 8, GUARD_BYTES, 0xffffffff));
     all.push_back(field("guard-far", 2 | 8, GUARD_OFFSET, MOST_BYTES));

@@ -374,8 +374,6 @@ void Scene::step(Input &in)
         st.struct_size = sizeof(st);
         (void)ato_stat(a_.base, &st);
         (void)ato_msync(a_.base, PAGE, MS_SYNC);
-        if (void *own = ato_shared(a_.base, ATO_SHARED_MAX))
-            memset(own, 0xff, ATO_SHARED_MAX);
         (void)ato_set_guard(a_.base, 18, "\1\1", 2);
         break;
     }

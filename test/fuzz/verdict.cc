@@ -139,10 +139,17 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     v.drop = carries && a.inode != p.inode;
     carries = carries && !v.drop;
     v.prefer_file = uses.flags & ATO_PREFER_FILE;
-    v.own = h.found == Holding::VALID && h.field(INODE, 8) == p.inode && births_agree(p, h);
-    bool match = carries && v.own && std::equal(a.id.begin(), a.id.end(), &h.record[ID]);
-    bool never_had = !carries && !(h.field(KNOWN, 4) & KNOWS_ATTRIBUTE);
     uint64_t state = h.field(STATE, 4), size = 0, growth = 0, shrunk = 0;
+    const bool numbered = h.found == Holding::VALID && h.field(INODE, 8) == p.inode;
+    const bool same = numbered && births_agree(p, h), copy = h.field(OWN_INODE, 8) != 0;
+    const bool match = carries && numbered && std::equal(a.id.begin(), a.id.end(), &h.record[ID]);
+    // A restored file, and a reunion that was cut before its last step.
+    const bool chosen = uses.flags & ATO_PREFER_REFLECTION;
+    const bool joined =
+        p.attribute.empty() && numbered && !same && copy && state != DEPLOYED && chosen;
+    const bool begun = v.drop && same;
+    v.own = same || match || joined;
+    bool never_had = !carries && !(h.field(KNOWN, 4) & KNOWS_ATTRIBUTE);
     v.content = v.tolerated = p.content;
     v.reflection = p.reflection;
     auto lanes = replay.find(p.name());
@@ -162,7 +169,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     if (state == DEPLOYED && (match || !carries))
         v.anew = true;
     if (state == DEPLOYED) {
-        if (match || never_had)
+        if (match || begun || never_had)
             put_back(h, v.content);
         return v;
     }
@@ -177,12 +184,12 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
                  h.field(CLEAN_SEC, 8) == static_cast<uint64_t>(p.mtime.tv_sec) &&
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
-    bool preferred =
-        (uses.flags & ATO_PREFER_REFLECTION) && h.field(CLEAN_SIZE, 8) == p.content.size();
-    const bool restores = uses.flags & ATO_PREFER_REFLECTION; // an attribute that was taken away
-    bool ours =
-        match || (!carries && (never_had || restores || !holds_slices(v.reflection, v.format)) &&
-                  (p.has_birth || p.has_generation));
+    bool preferred = chosen && h.field(CLEAN_SIZE, 8) == p.content.size();
+    const bool replaced = match && !same && state == IN_USE && !copy && !chosen;
+    // Chosen: an attribute that was taken away.
+    bool ours = begun || match ||
+                (!carries && (never_had || chosen || !holds_slices(v.reflection, v.format)) &&
+                 (p.has_birth || p.has_generation));
     bool cut = sizes && was_cut(p, size, growth, shrunk);
     const uint64_t guard = h.field(GUARD_OFFSET, 8);
     const bool off = h.field(GUARD_BYTES, 4) == 0 || guard >= p.content.size() ||
@@ -191,7 +198,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     const bool unfinished = ours && !match && !never_had; // its birth
     v.anew |= ours && (sizes ? shrunk <= size : unfinished) && off &&
               p.reflection_kind == Kind::FILE && !holds_slices(v.reflection, v.format);
-    if (!ours || !sizes || (state == CLEAN && !times && !preferred))
+    if ((!ours && !joined) || replaced || !sizes || (state == CLEAN && !times && !preferred))
         return v;
     const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
     if (taken && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))

@@ -10,11 +10,30 @@
 
 #include <cerrno>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 
 using namespace scene;
+
+// A network file system, by its type only: of files and folders whose path has `false_place` in it. Replaces the C library's
+// function.
+static long false_type; // 0: none
+static std::string false_place;
+
+extern "C" int fstatfs64(int fd, struct statfs64 *s) noexcept
+{
+    const long r = syscall(SYS_fstatfs, fd, s);
+    if (r == 0 && false_type &&
+        fs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string().find(false_place) !=
+            std::string::npos)
+        s->f_type = false_type;
+    return static_cast<int>(r);
+}
 
 namespace
 {
@@ -112,6 +131,44 @@ TEST_P(BareFile, FileOfSeveralNamesIsRefused)
     EXPECT_EQ(read_file(path), old);
     fs::remove(far("twin"));
     expect_maps(path);
+}
+
+// A backup was restored: by size the two are found, refused, and joined, whenever the process dies meanwhile.
+TEST_P(BareFile, RestoredFileIsJoinedWithItsReflection)
+{
+    switch_attributes_off(*this, GetParam());
+    killed(*this);
+    now = far("file");
+    for (long k = 0, end = CUT; end == CUT; k++) {
+        SCOPED_TRACE(k);
+        fs::remove_all(dir / "b");
+        ASSERT_TRUE(hazards::run_in(dir.path(), "cp -r a b"));
+        expect_error(now, ESTALE, {now, far(".ato"), "ATO_PREFER_REFLECTION"});
+        auto join = [&](unsigned flag) {
+            Mapped m(now, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, flag));
+            if (m) {
+                EXPECT_EQ(m.read(), content);
+            } else {
+                EXPECT_EQ(m.error, flag ? 0 : ESTALE) << m.sentence;
+            }
+            m.base = nullptr;
+        };
+        end = in_child([&] {
+            faults->before = [&](const FsCall &c) {
+                return c.index == k ? DIE : strcmp(c.op, "fsetxattr") == 0 ? ENOTSUP : GO_ON;
+            };
+            join(ATO_PREFER_REFLECTION);
+            return 0;
+        });
+        ASSERT_EQ(in_child([&] {
+                      join(0);
+                      join(ATO_PREFER_REFLECTION);
+                      return static_cast<int>(HasFailure());
+                  }),
+                  0);
+        EXPECT_TRUE(end == 0 || end == CUT);
+        EXPECT_TRUE(end == CUT || k > 10);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Attributes, BareFile, testing::Bool(),
@@ -222,6 +279,117 @@ TEST_F(OnFileSystems, MovedAcrossFileSystemsIsAnErrorAndTheReflectionStays)
     content = read_file(there);
     expect_maps(there, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE));
     EXPECT_EQ(read_file(reflection), kept);
+}
+
+// ---- where libato is not safe, or not complete --------------------------------------------------
+
+class OnNetwork : public Bare, public testing::WithParamInterface<std::pair<long, const char *>>
+{
+  protected:
+    ~OnNetwork() override
+    {
+        false_type = 0;
+        unsetenv("ATO_ANY_FILE_SYSTEM");
+    }
+    // Of files and folders whose path has this in it.
+    static void pretend(const std::string &where)
+    {
+        false_type = GetParam().first;
+        false_place = where;
+    }
+    void expect_plain_read() const
+    {
+        Fd fd(path, O_RDONLY);
+        void *at = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+        ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+        Bytes seen(SIZE);
+        EXPECT_TRUE(ato_memcpy(seen.data(), at, SIZE)) << ato_errormsg();
+        EXPECT_EQ(seen, old);
+        EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
+    }
+};
+
+// Another machine has neither the locks nor the shared memory. A plain file is only read.
+TEST_P(OnNetwork, FileIsRefusedByItsTypeUnlessAnOptionSaysSo)
+{
+    pretend("/a");
+    expect_no(path, ENOTSUP, {path, GetParam().second, "ATO_ANY_FILE_SYSTEM"});
+    EXPECT_FALSE(exists(folder_of(path)));
+    expect_plain_read();
+    EXPECT_FALSE(exists(folder_of(path)));
+    const std::string elsewhere = dir / "reflections";
+    ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+    o.reflection_dir = elsewhere.c_str();
+    pretend("/reflections");
+    expect_error(path, ENOTSUP, {elsewhere, GetParam().second}, o);
+    pretend("");
+    o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_ANY_FILE_SYSTEM);
+    leave_slices(o);
+    expect_error(path, ENOTSUP, {GetParam().second});
+    Fd fd(path, O_RDONLY);
+    EXPECT_EQ(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0), MAP_FAILED);
+    EXPECT_EQ(errno, ENOTSUP) << ato_errormsg();
+    setenv("ATO_ANY_FILE_SYSTEM", "1", 1);
+    expect_maps(path);
+    setenv("ATO_ANY_FILE_SYSTEM", "yes", 1);
+    expect_error(path, EINVAL, {"ATO_ANY_FILE_SYSTEM"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, OnNetwork,
+                         testing::Values(std::pair(0x6969l, "NFS"), std::pair(0x517bl, "SMB"),
+                                         std::pair(0xff534d42l, "SMB"),
+                                         std::pair(0xfe534d42l, "SMB"),
+                                         std::pair(0x01021997l, "9p"),
+                                         std::pair(0x65735546l, "FUSE"),
+                                         std::pair(0x00c36400l, "Ceph")),
+                         [](const testing::TestParamInfo<std::pair<long, const char *>> &i) {
+                             return i.param.second + std::to_string(i.index);
+                         });
+
+// As on unionfs: a process that may only read needs nothing that is not there. It notices a writer that comes, by the folder
+// beside the file.
+TEST_F(OnFileSystems, WithoutAttributesAPlainFileIsReadUntilAWriterComes)
+{
+    Fd fd(path, O_RDONLY);
+    switch_attributes_off(*this, false);
+    wait_for_clock(path, dir / "clock"); // else the reader looks again and again
+    void *at = ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+    EXPECT_FALSE(exists(folder_of(path)));
+    Bytes seen(SIZE);
+    auto read = [&] { return ato_memcpy(seen.data(), at, SIZE) ? seen : Bytes(); };
+    EXPECT_EQ(read(), old);
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER));
+        ASSERT_TRUE(m && m.write(3000, pattern(6000, 2))) << m.sentence;
+        content = m.read();
+        EXPECT_EQ(read(), content);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+    EXPECT_EQ(read(), content);
+    EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
+}
+
+// As in gVisor: fcntl() does not know the locks.
+TEST_F(OnFileSystems, WithoutDescriptionLocksIsAnErrorThatSaysSo)
+{
+    EXPECT_PLAYED(in_child([&] {
+        sock_filter code[] = {
+            {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr)},
+            {BPF_JMP | BPF_JEQ | BPF_K, 0, 4, SYS_fcntl},
+            {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, args[1])},
+            {BPF_JMP | BPF_JGE | BPF_K, 0, 2, F_OFD_GETLK},
+            {BPF_JMP | BPF_JGT | BPF_K, 1, 0, F_OFD_SETLKW},
+            {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EINVAL},
+            {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+        };
+        const sock_fprog program = {std::size(code), code};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+            return hazards::NO_SCENE;
+        expect_error(path, ENOSYS, {manifest_of(path), "F_OFD_SETLK"});
+        return static_cast<int>(HasFailure());
+    }));
 }
 
 // ---- no name, or no file ------------------------------------------------------------------------

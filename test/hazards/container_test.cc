@@ -56,11 +56,17 @@ class Container : public testing::Test
     {
         const std::string folder = path.substr(0, path.rfind('/'));
         Snapshot before = everything_in(folder);
+        Log log;
         Mapped m(path);
         EXPECT_FALSE(m);
         EXPECT_EQ(m.error, EBUSY) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, path)) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, "another process")) << m.sentence;
+        for (const char *words : {path.c_str(), "another process", "share one /dev/shm"})
+            EXPECT_TRUE(has(m.sentence, words)) << m.sentence;
+        EXPECT_EQ(log.lines.size(), 1u) << "tried for a second, and told once";
+        Fd reading(path, O_RDONLY);
+        EXPECT_EQ(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, reading, 0), MAP_FAILED);
+        EXPECT_EQ(errno, EBUSY);
+        EXPECT_EQ(log.lines.size(), 2u);
         EXPECT_EQ(everything_in(folder), before);
     }
 
@@ -226,7 +232,8 @@ TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
         EXPECT_EQ(everything_in(dir.path()), before);
     };
     Child other(0, [&] {
-        if (!alone() || mount(file.c_str(), same.c_str(), nullptr, MS_BIND, nullptr) < 0) {
+        if (!alone() || mount(file.c_str(), same.c_str(), nullptr, MS_BIND, nullptr) < 0 ||
+            !mount_memory(dir / "a", "size=1m")) {
             die.tell();
             return NO_SCENE;
         }
@@ -235,13 +242,13 @@ TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
         die.tell();
         dead.hear();
         expect_stale();
-        expect_maps(file);
         return static_cast<int>(HasFailure());
     });
     ASSERT_TRUE(die.hear());
     holder.kill();
     dead.tell();
     EXPECT_PLAYED(other.wait());
+    expect_maps(file);
 }
 
 // A process died in a commit to two files. A process with another /dev/shm cannot know whether the second

@@ -74,8 +74,6 @@ class HostileMemory : public testing::Test
         ato_deploy(m.base, SIZE);
         ato_stat(m.base, &st);
         ato_msync(m.base, 4096, MS_SYNC);
-        if (void *own = ato_shared(m.base, ATO_SHARED_MAX))
-            memset(own, 0x55, ATO_SHARED_MAX);
         ato_set_guard(m.base, 0, "plain", 5);
         ato_set_guard(m.base, 0, nullptr, 0);
     }

@@ -103,8 +103,10 @@ TEST_F(Order, RemovalOfTheReflectionBeforeItsAttributeRefusesAFileThatLostNothin
     fs::remove(reflection_of(path));
     fs::create_directory(dir / "b");
     fs::rename(path, dir / "b/file");
+    fs::rename(dir / ".ato", dir / "away");
     EXPECT_EQ(read_file(dir / "b/file"), content) << "the file is not plain";
     expect_no(dir / "b/file", ESTALE, {dir / "b/file"});
+    fs::rename(dir / "away", dir / ".ato");
     fs::rename(dir / "b/file", path); // the next map that finds 'deployed' finishes the removal
     expect_maps(path);
 }
@@ -200,12 +202,13 @@ TEST_P(OrderCut, LosesNothingAndRefusesRatherThanReadStaleBytes)
         Told told;
         int status = live(k, told);
         bool written = told.written();
-        // Moved to a folder without its side files: refused, or right.
+        // Moved to a folder without its side files, which are not where they were either: refused, or right.
         std::string away = own / "b/file";
         fs::rename(path, away);
+        fs::rename(own / "a", own / "c");
         stale += written && read_file(away) != content;
         {
-            Everything all(own / "a");
+            Everything all(own / "c");
             Mapped m(away, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
             if (m) {
                 expect_right(m, written);
@@ -215,9 +218,10 @@ TEST_P(OrderCut, LosesNothingAndRefusesRatherThanReadStaleBytes)
                 EXPECT_EQ(m.error, ESTALE) << m.sentence;
                 EXPECT_NE(m.sentence.find(away), std::string::npos) << m.sentence;
             }
-            EXPECT_TRUE(all == Everything(own / "a"));
+            EXPECT_TRUE(all == Everything(own / "c"));
         }
         // Moved back: right, usable, plain at the end.
+        fs::rename(own / "c", own / "a");
         fs::rename(away, path);
         {
             Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));

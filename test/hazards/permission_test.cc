@@ -354,4 +354,27 @@ TEST_F(Permission, ReaderBesideAWriterOfItsProcessReadsRightAndNeverWrites)
     }
 }
 
+// The folder of the files is opened to a group, or closed, after the folder of reflections was made: that follows at the next map by
+// a process that may change it.
+TEST_F(Permission, FolderOfReflectionsFollowsTheFolderAroundIt)
+{
+    constexpr uid_t OWNER = 1001, MEMBER = 1002;
+    constexpr gid_t TEAM = 5000;
+    give(dir.path(), OWNER, OWNER, 0700);
+    give(file, OWNER, TEAM, 0660);
+    as(OWNER, [&] { EXPECT_TRUE(Mapped(file)); });
+    give(dir.path(), OWNER, TEAM, 0770);
+    const std::string second = dir / "second";
+    write_file(second, old);
+    give(second, OWNER, TEAM, 0660);
+    expect_error(MEMBER, second, EACCES, folder_of(second), {TEAM});
+    as(OWNER, [&] { EXPECT_TRUE(Mapped(file)); }, {TEAM});
+    EXPECT_EQ(stat_of(folder_of(file)).st_mode & 07777, 0770u);
+    EXPECT_EQ(stat_of(folder_of(file)).st_gid, TEAM);
+    expect_content(MEMBER, second, old, {TEAM});
+    ASSERT_EQ(chmod(dir.path().c_str(), 0750), 0);
+    as(OWNER, [&] { EXPECT_TRUE(Mapped(file)); }, {TEAM});
+    EXPECT_EQ(stat_of(folder_of(file)).st_mode & 07777, 0750u);
+}
+
 } // namespace

@@ -203,6 +203,134 @@ TEST_F(Pairing, WritesByOthersCountIfTheReflectionHoldsNothing)
             }
 }
 
+// A backup is copied over a file that libato holds. It has the same size, so only the guard tells: its first byte is plain again.
+class Overwritten : public Pairing, public testing::WithParamInterface<int>
+{
+  protected:
+    enum Then { UNMAPS_FAST, UNMAPS_SPATIAL, DIES };
+    static constexpr unsigned char MASK = 0xee;
+
+    // Maps, masks two bytes, writes; `overwrites`: in place, as cp does without truncating.
+    int live(bool overwrites, bool writes) const
+    {
+        return in_child([&] {
+            Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM | ATO_MASK_FIRST));
+            const Bytes plain(old.begin() + 18, old.begin() + 20), masked(2, MASK);
+            if (!m || ato_set_guard(m.base, 18, plain.data(), 2) < 0 ||
+                !m.write(18, masked, ATO_EAGER) || (writes && !m.write(3000, pattern(6000, 2))))
+                return 1;
+            if (overwrites)
+                write_at(path, 0, backup.data(), backup.size());
+            if (writes && !m.write(18, masked)) // the bytes beside them are in the reflection now
+                return 4;
+            if (GetParam() != DIES) {
+                const bool failed =
+                    m.unmap(GetParam() == UNMAPS_FAST ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL) < 0;
+                if (failed && m.error != ESTALE)
+                    return 2;
+                if (failed != (overwrites && writes))
+                    return 3;
+            }
+            m.base = nullptr;
+            return 0;
+        });
+    }
+    Bytes with_guard(Bytes all) const
+    {
+        std::copy_n(old.begin() + 18, 2, all.begin() + 18);
+        return all;
+    }
+
+    const Bytes backup = with_guard(pattern(SIZE, 8));
+};
+
+TEST_P(Overwritten, FileIsNotMixedWithItsReflection)
+{
+    ASSERT_EQ(live(true, true), 0);
+    EXPECT_EQ(read_file(path), backup) << "nothing was deployed over it";
+    expect_garbage(by_number(path));
+    const Everything before(dir.path());
+    for (int i = 0; i < 2; i++)
+        expect_error(path, ESTALE, {path, reflection_of(path), "overwrote", "ATO_PREFER_FILE"});
+    EXPECT_TRUE(before == Everything(dir.path()));
+    const Bytes mixed = by_number(path);
+    {
+        Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE));
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), backup);
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
+    write_file(path, old);
+    ASSERT_EQ(live(true, true), 0);
+    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_REFLECTION));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), mixed);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(path), with_guard(mixed));
+}
+
+// What looks like it and is not: nothing in the reflection, or the mask is still on.
+TEST_P(Overwritten, FileThatIsCompleteOrMaskedIsMapped)
+{
+    ASSERT_EQ(live(true, false), 0);
+    content = backup;
+    expect_maps(path);
+    fs::remove_all(folder_of(path));
+    fs::remove(path);
+    write_file(path, old);
+    ASSERT_EQ(live(false, true), 0);
+    content = old;
+    if (GetParam() != UNMAPS_SPATIAL)
+        std::fill_n(content.begin() + 18, 2, MASK);
+    std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+    expect_maps(path);
+}
+
+INSTANTIATE_TEST_SUITE_P(Then, Overwritten, testing::Values(0, 1, 2),
+                         [](const testing::TestParamInfo<int> &i) {
+                             return i.param == 0   ? "UnmappedFast"
+                                    : i.param == 1 ? "UnmappedSpatial"
+                                                   : "Killed";
+                         });
+
+// A guard need not have a mask.
+TEST_F(Pairing, GuardWithoutAMaskIsNoOverwriting)
+{
+    for (const bool kill : {true, false}) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+                      const bool good = m && m.write(3000, pattern(6000, 2)) &&
+                                        ato_set_guard(m.base, 18, &old[18], 2) == 0;
+                      if (good && kill)
+                          m.base = nullptr;
+                      return good && (kill || m.unmap(ATO_UNMAP_FAST) == 0) ? 0 : 1;
+                  }),
+                  0);
+        std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
+        expect_maps(path);
+    }
+}
+
+// After a mask was taken off the file grows: zeros are in the reflection for a moment.
+TEST_F(Pairing, KillAfterAGrowthOfAFileWithoutItsMaskIsNoOverwriting)
+{
+    const uint64_t whole = 4 * 4096, less = 2 * 4096;
+    write_file(path, content = pattern(whole, 1));
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path,
+                           options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM | ATO_MASK_FIRST));
+                  const bool good = m && ato_set_guard(m.base, 18, &content[18], 2) == 0 &&
+                                    ato_ftruncate(m.base, less) == 0 &&
+                                    ato_ftruncate(m.base, whole) == 0 &&
+                                    m.stat().slices_in_reflection > 0;
+                  m.base = nullptr;
+                  return good ? 0 : 1;
+              }),
+              0);
+    std::fill(content.begin() + less, content.end(), 0);
+    expect_maps(path);
+}
+
 TEST_F(Pairing, GrowthOfAMaskedFileByOthersIsRefused)
 {
     leave_home(path, true, {9, 7});

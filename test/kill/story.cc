@@ -2,6 +2,9 @@
 #include "story.h"
 
 #include <algorithm>
+#include <filesystem>
+
+#include <fcntl.h>
 
 namespace kills
 {
@@ -128,6 +131,19 @@ void Hands::unmap(int mode)
     maps.clear();
 }
 
+/* As a backup that was made before: its times are older than its birth. */
+static void restore(const std::string &path, bool attributes)
+{
+    const std::string copy = path + ".restored", attribute = support::attribute_of(path);
+    const timespec times[2] = {{0, UTIME_OMIT}, {support::stat_of(path).st_mtim.tv_sec - 10, 0}};
+    support::write_file(copy, support::read_file(path));
+    if (attributes)
+        support::set_attribute(copy, attribute);
+    else
+        utimensat(AT_FDCWD, copy.c_str(), times, 0);
+    std::filesystem::rename(copy, path);
+}
+
 void Hands::act(const Step &s, unsigned seed)
 {
     char *at = s.file < maps.size() ? maps[s.file]->base + s.at : nullptr;
@@ -168,6 +184,10 @@ void Hands::act(const Step &s, unsigned seed)
             ato_memcpy_opt(at, bytes.data(), s.n, ATO_EAGER);
         break;
     }
+    case Step::Restore:
+        for (const std::string &path : paths)
+            restore(path, s.n);
+        break;
     case Step::Begin:
         good = (tx[s.tx] = ato_tx_begin(0));
         break;

@@ -33,6 +33,7 @@ struct Step {
         Deploy,
         Resize, /* to n bytes */
         Guard,  /* and writes the mask */
+        Restore, /* all files, each as another inode; n: with their attributes. They are not mapped */
         Begin,
         Commit,    /* the first transaction */
         CommitAll, /* both in one step */

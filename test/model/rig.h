@@ -279,8 +279,9 @@ inline std::vector<std::string> shared_objects()
     char line[512];
     while (maps && std::fgets(line, sizeof(line), maps)) {
         const char *at = std::strstr(line, "/dev/shm/ato-");
-        /* Test folders lie there, too; the objects are ato-<32 hex digits>, and more. */
-        if (at && std::strspn(at + 13, "0123456789abcdef") == 32)
+        /* Test folders lie there, too; the objects are ato-<hex digits>-, and more. */
+        const size_t digits = at ? std::strspn(at + 13, "0123456789abcdef") : 0;
+        if (digits && at[13 + digits] == '-')
             found.emplace_back(at, std::strcspn(at, " \n"));
     }
     if (maps)

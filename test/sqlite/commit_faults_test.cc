@@ -139,8 +139,11 @@ class Commit : public testing::TestWithParam<Statement>
          * done. */
         const bool doubt = after.find("error: ") == 0,
                    sync = fault && strstr(fault->call.name, "sync");
+        /* It is committed, but a lock could not be given back: SQLite's own VFS tells the same. */
+        const bool unlock = error.find(std::to_string(SQLITE_IOERR_RDLOCK)) != std::string::npos ||
+                            error.find(std::to_string(SQLITE_IOERR_UNLOCK)) != std::string::npos;
         std::string wrong =
-            doubt || r == SQLITE_OK ? "" : look(db, before, sync ? told->effect : before);
+            doubt || r == SQLITE_OK ? "" : look(db, before, sync || unlock ? told->effect : before);
         if (wrong.empty() && !doubt && r != SQLITE_OK && db.run(s.run) == SQLITE_OK)
             after = content(db);
         if (wrong.empty() && db.close() != SQLITE_OK)

@@ -467,4 +467,42 @@ TEST_F(SqliteErrors, AnExitingChildKeepsTheTransactionOfItsParent)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
+/* Another program cuts a file of the database while it is open: an error, and none of these processes dies or waits. */
+TEST_F(SqliteErrors, ADatabaseThatIsCutWhileItIsOpenIsAnIoError)
+{
+    int files = 0;
+    for (const auto of : {+[](const std::string &p) { return p; },
+                          +[](const std::string &p) { return support::reflection_of(p); },
+                          +[](const std::string &p) { return support::manifest_of(p); }})
+        for (const off_t to : {0, 4096}) {
+            const std::string name = "cut" + std::to_string(++files) + ".db";
+            make(name);
+            EXPECT_EQ(support::in_child([&] {
+                          start();
+                          Db db(path(name), "lock_wait_ms=100"),
+                              idle(path(name), "lock_wait_ms=100");
+                          if (db.run(fill("t", 10, 500)) != SQLITE_OK ||
+                              idle.number("SELECT count(*) FROM t") < 490)
+                              return 1;
+                          const std::string file = of(path(name));
+                          if (truncate(file.c_str(), to) < 0)
+                              return 2;
+                          bool failed = false;
+                          for (const Db *one : {&db, &idle, &db, &idle})
+                              for (const char *statement :
+                                   {"PRAGMA cache_size=1; UPDATE t SET b = b || 'x'",
+                                    "SELECT sum(length(b)) FROM t", "VACUUM"}) {
+                                  const int r = one->run(statement);
+                                  failed |= r != SQLITE_OK;
+                                  if (r != SQLITE_OK && (r & 0xff) != SQLITE_IOERR &&
+                                      r != SQLITE_BUSY && r != SQLITE_CANTOPEN)
+                                      return 100 + r;
+                              }
+                          return failed ? 0 : 3;
+                      }),
+                      0)
+                << of(path(name)) << " " << to;
+        }
+}
+
 } // namespace sql

@@ -4,6 +4,8 @@
 
 #include "ato.h"
 #include "support/child.h"
+#include "support/limits.h"
+#include "support/mapped.h"
 #include "support/temp.h"
 
 namespace sql
@@ -282,6 +284,58 @@ TEST_F(SqliteGrowth, ADatabaseThatGotShorterIsCutInItsCommit)
     const Db stock = Db::stock(path());
     EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
     EXPECT_EQ(stock.number("SELECT count(*) FROM t"), 3);
+}
+
+/* By default a database may grow to 64 GiB, for which there is no address space here. */
+TEST_F(SqliteGrowth, WorksWithLittleAddressSpace)
+{
+    if (!support::limits_address_space())
+        GTEST_SKIP() << "a sanitizer takes address space itself";
+    make();
+    EXPECT_EQ(support::in_child([&] {
+                  start();
+                  support::leave_address_space(3ull << 29);
+                  Db db(path());
+                  if (db.run("PRAGMA cache_size=50; BEGIN;" + fill("t", 10, 8000) + "; COMMIT") !=
+                          SQLITE_OK ||
+                      db.text("PRAGMA integrity_check") != "ok")
+                      return 1;
+                  return db.close() == SQLITE_OK ? 0 : 2;
+              }),
+              0);
+    EXPECT_GT(support::size_of(path()), 2000000u);
+    EXPECT_EQ(Db::stock(path()).number("SELECT count(*) FROM t"), 7994);
+}
+
+/* More than there would be address space for, if each took 64 GiB. */
+TEST_F(SqliteGrowth, ManyDatabasesAreOpenAtOnce)
+{
+    constexpr rlim_t MANY = 700;
+    struct rlimit files;
+    if (support::sparse())
+        GTEST_SKIP() << "a sparse reflection takes as much address space as it may ever need";
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max < MANY * 10)
+        GTEST_SKIP() << "this process may have only " << files.rlim_max << " descriptors";
+    EXPECT_EQ(
+        support::in_child([&] {
+            start();
+            files.rlim_cur = files.rlim_max;
+            setrlimit(RLIMIT_NOFILE, &files);
+            std::vector<Db> all;
+            for (rlim_t i = 0; i < MANY; i++) {
+                all.emplace_back(path("many" + std::to_string(i)));
+                if (all.back().run(
+                        "PRAGMA page_size=1024; CREATE TABLE t(a); INSERT INTO t VALUES(1)") !=
+                    SQLITE_OK)
+                    return 1;
+            }
+            for (const Db &db : all)
+                if (db.number("SELECT a FROM t") != 1)
+                    return 2;
+            return 0;
+        }),
+        0);
 }
 
 } // namespace sql

@@ -25,12 +25,19 @@ using clock = std::chrono::steady_clock;
 class SqliteHostile : public Lab
 {
   protected:
-    /* A process that maps the file and, when told to go on, stores to the words of its locks until it is killed. */
+    /* A process that has the words of the locks. */
+    int keep(const std::function<void()> &report) const
+    {
+        const Db db(path());
+        const bool written = db.run("UPDATE t SET b = b") == SQLITE_OK;
+        report();
+        return written;
+    }
+    /* A process that, when told to go on, stores to the words of the locks until it is killed. */
     int store_all_over(const std::function<void()> &report) const
     {
         const support::Fd fd(path());
-        void *view = ato_mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        void *words = view == MAP_FAILED ? nullptr : ato_shared(view, ATO_SHARED_MAX);
+        void *words = ato_shared(fd, ATO_SHARED_MAX);
         if (!words)
             return 1;
         report();
@@ -73,6 +80,8 @@ class SqliteHostile : public Lab
 TEST_F(SqliteHostile, LockWordsEndNoProcessAndNoTransaction)
 {
     make();
+    support::Peer keeper([&](const auto &report) { return keep(report); });
+    ASSERT_TRUE(keeper.is_ready());
     support::Peer peer([&](const auto &report) { return store_all_over(report); });
     ASSERT_TRUE(peer.is_ready());
     peer.go_on();
@@ -84,6 +93,7 @@ TEST_F(SqliteHostile, LockWordsEndNoProcessAndNoTransaction)
               }),
               0);
     peer.die();
+    keeper.die();
     EXPECT_GT(*committed, 0);
     const Db db(path());
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");

@@ -59,6 +59,35 @@ TEST_F(SqliteOutside, ABackupCopiedOverItIsNoticed)
     }
 }
 
+/* The backup has the same size, so that only the mask tells. Without a transaction after it the close refuses to mix the two. */
+TEST_F(SqliteOutside, ABackupCopiedOverItIsRefusedUntilASideIsPreferred)
+{
+    make("backup.db");
+    for (const bool writes : {true, false})
+        for (const char *side : {"file", "reflection"}) {
+            Db db = begin();
+            ASSERT_EQ(copy_over(path("backup.db"), path()), 0);
+            if (writes) {
+                EXPECT_EQ(db.run("INSERT INTO t VALUES(5, 'five')"), SQLITE_IOERR);
+            }
+            EXPECT_EQ(db.close(), SQLITE_OK);
+            EXPECT_EQ(support::read_file(path()), support::read_file(path("backup.db")));
+            for (const char *sql : {"SELECT sum(a) FROM t", "INSERT INTO t VALUES(6, 'six')"}) {
+                EXPECT_EQ(Db(path()).run(sql), SQLITE_CANTOPEN);
+                EXPECT_TRUE(logged("--prefer="));
+            }
+            EXPECT_EQ(support::read_file(path()), support::read_file(path("backup.db")));
+            Db again(path(), std::string("prefer=") + side);
+            const int sum = *side == 'f' ? 6 : 10;
+            EXPECT_EQ(again.number("SELECT sum(a) FROM t"), sum) << side;
+            MUST(again, "INSERT INTO t VALUES(7, 'seven')");
+            EXPECT_EQ(again.close(), SQLITE_OK);
+            EXPECT_EQ(stock_sum(path()), std::to_string(sum + 7)) << side;
+            ASSERT_EQ(unlink(path().c_str()), 0);
+            ASSERT_EQ(system(("rm -r " + (folder / ".ato")).c_str()), 0);
+        }
+}
+
 TEST_F(SqliteOutside, WritesToAFileWithoutItsNameFail)
 {
     make("b.db");

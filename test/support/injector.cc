@@ -332,6 +332,8 @@ WRAP(ssize_t, -1, read, (int fd, void *to, size_t n), (fd, to, n), EIO)
 WRAP(off64_t, -1, lseek64, (int fd, off64_t at, int whence), (fd, at, whence), EIO)
 WRAP(ssize_t, -1, readlink, (const char *path, char *to, size_t n), (path, to, n), EACCES)
 WRAP(ssize_t, -1, fgetxattr, (int fd, const char *name, void *to, size_t n), (fd, name, to, n), EIO)
+WRAP(ssize_t, -1, lgetxattr, (const char *path, const char *name, void *to, size_t n),
+     (path, name, to, n), EIO)
 WRAP(int, -1, ioctl, (int fd, unsigned long what, void *argument), (fd, what, argument), ENOTTY)
 WRAP(char *, nullptr, getcwd, (char *to, size_t n), (to, n), ENOENT)
 WRAP(ssize_t, -1, getrandom, (void *to, size_t n, unsigned flags), (to, n, flags), ENOSYS, EINTR)

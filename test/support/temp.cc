@@ -208,6 +208,18 @@ static void unlink_shared_memory(const std::string &manifest)
     }
 }
 
+// The object of ato_shared(), if it was not given back.
+static void unlink_memory(const std::filesystem::path &file)
+{
+    struct stat st;
+    char name[64];
+    if (lstat(file.c_str(), &st) < 0)
+        return;
+    snprintf(name, sizeof(name), "/ato-%jx-%ju-%u", uintmax_t(st.st_dev), uintmax_t(st.st_ino),
+             geteuid());
+    shm_unlink(name);
+}
+
 TempDir::~TempDir()
 {
     std::error_code ignored;
@@ -217,6 +229,8 @@ TempDir::~TempDir()
              path_, std::filesystem::directory_options::skip_permission_denied, ignored))
         if (entry.path().extension() == ".manifest" && entry.is_regular_file())
             unlink_shared_memory(entry.path());
+        else if (entry.is_regular_file())
+            unlink_memory(entry.path());
     std::filesystem::remove_all(path_, ignored);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Simulates a file system without extended attributes, because current kernels mount none: while
-// `no_attributes` is set, reading one fails with ENOTSUP, by this program's own fgetxattr(). (Setting one
-// goes through fsops: faults.h.) Include it once in a program.
+// `no_attributes` is set, reading one fails with ENOTSUP, by this program's own fgetxattr() and lgetxattr(). (Setting
+// one goes through fsops: faults.h.) Include it once in a program.
 #ifndef ATO_TEST_SUPPORT_WITHOUT_ATTRIBUTES_H
 #define ATO_TEST_SUPPORT_WITHOUT_ATTRIBUTES_H
 
@@ -14,7 +14,15 @@
 
 static bool no_attributes;
 
-// Replaces the C library's function.
+// Replace the C library's functions.
+extern "C" ssize_t lgetxattr(const char *path, const char *name, void *value, size_t n) noexcept
+{
+    if (!no_attributes)
+        return syscall(SYS_lgetxattr, path, name, value, n);
+    errno = ENOTSUP;
+    return -1;
+}
+
 extern "C" ssize_t fgetxattr(int fd, const char *name, void *value, size_t n) noexcept
 {
     if (!no_attributes)

@@ -190,14 +190,28 @@ class Check(Lab):
         self.check(self.dir + '/copy', status=1, words='carries the attribute')
         self.assertEqual(self.info(self.dir + '/copy')['state'], 'copied')
 
+    def test_a_restored_file_that_is_apart_from_its_reflection_is_an_error(self):
+        self.make('fast')
+        for attributes in True, False:
+            path = self.restore(f'restored-{attributes}', attributes=attributes)
+            self.check(path, status=1, words=f"/{os.stat(self.file).st_ino}, made for another inode number")
+            found = self.check(os.path.dirname(path), status=1, words='was restored')
+            self.assertEqual([(f['severity'], f['file']) for f in found], [('error', path)])
+            self.assertEqual(self.info(path)['state'], 'apart')
+
     def test_a_manifest_without_its_reflection_is_an_error(self):
         self.make('fast')
         os.unlink(self.reflection())
         self.check(self.file, status=1, words='is missing')
 
     def test_orphans_are_noted(self):
-        os.unlink(self.make('fast'))
+        self.make('fast')
+        manifest = self.manifest()
+        os.unlink(self.file)
         self.check(self.dir, status=0, words='an orphan: no file of the folder')
+        self.check(self.dir, status=0, words='removed or moved')
+        self.set_fields(manifest, 184, struct.pack('<Q', 7))
+        self.check(self.dir, status=0, words='it was restored, and no file is known to be its own')
 
     def test_a_reflection_without_manifest_is_noted(self):
         os.mkdir(self.dir + '/.ato')

@@ -126,6 +126,36 @@ class Deploy(Lab):
                 self.assertEqual(self.content(path)[-1:], b'!')
                 self.assertEqual(self.content(path) == others, side == 'file')
 
+    def test_joins_a_restored_file_with_its_reflection_or_sets_that_aside(self):
+        self.make('fast')
+        restored = [(side, self.restore(f'{side}-{attributes}', attributes=attributes))
+                    for side in ('file', 'reflection') for attributes in (True, False)]
+        self.ato('deploy', self.file)
+        for side, path in restored:
+            with self.subTest(path):
+                others, before = self.content(path), self.snapshot()
+                said = self.err('deploy', path, status=1)
+                self.assertRegex(said, r'--prefer=file +the file as it is(.|\n)*--prefer=reflection +the file with the slices')
+                self.assertRegex(said, r'pages of 4096 bytes that differ: \d')
+                self.assertEqual(self.snapshot(), before)
+                self.assertIn('is plain', self.out('deploy', '--prefer=' + side, path))
+                self.expect_plain(path)
+                self.assertEqual(self.content(path), others if side == 'file' else self.content(self.file))
+                self.assertEqual(len(os.listdir(os.path.dirname(path) + '/.ato')), 3 if side == 'file' else 1)  # with the note
+
+    def test_another_name_of_a_mapped_file_is_refused_too(self):
+        for name in 'hard link', 'moved':
+            with self.subTest(name):
+                path, other = self.make(name=name), f'{self.dir}/elsewhere/{name}'
+                os.makedirs(os.path.dirname(other), exist_ok=True)
+                holder = self.hold(path)
+                (os.link if name == 'hard link' else os.rename)(path, other)
+                for side in [], ['--prefer=file'], ['--prefer=reflection']:
+                    said = self.err('deploy', *side, other, status=1)
+                    self.assertIn(f'pid {holder.pid}', said)
+                self.assertEqual(self.info(other)['state'], 'in use')
+                holder.end()
+
     def test_writes_of_others_to_a_database_without_a_mask_stay(self):
         path = self.dir + '/a.db'
         with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(path)) as other:

@@ -178,6 +178,20 @@ class Gc(Lab):
                             os.unlink('/dev/shm/' + n))
         self.assertEqual(self.gc('--delete=all', where='/dev/shm'), {name: ('shared memory', 'kept')})
 
+    def test_memory_of_programs_with_locks_of_their_own(self):
+        # ato_shared() of a file 7:9, by its root user, of one page.
+        name, header = '/dev/shm/ato-7-9-0', struct.pack('<QIIQQQ', 0x4c52544f4d454d31, 5, 0, 7, 9, 8192)
+        with open(name, 'wb') as file:
+            file.write(header.ljust(8192, b'\0'))
+            file.flush()
+            self.assertEqual(self.gc('--delete', where='/dev/shm'), {'ato-7-9-0': ('shared memory', 'kept')})
+        self.assertEqual(self.gc('--delete'), {}, 'it is of no folder')
+        os.rename(name, '/dev/shm/ato-8-9-0')
+        self.assertEqual(self.gc('--delete', where='/dev/shm'), {'ato-8-9-0': ('shared memory', 'kept')})
+        os.rename('/dev/shm/ato-8-9-0', name)
+        self.assertEqual(self.gc('--delete', where='/dev/shm'), {'ato-7-9-0': ('shared memory', 'removed')})
+        self.assertFalse(os.path.exists(name))
+
     def test_a_reflection_whose_file_is_gone(self):
         self.make('fast')
         manifest = os.path.basename(self.manifest())
@@ -213,6 +227,11 @@ class Gc(Lab):
         manifest = os.path.basename(self.manifest())
         os.removexattr(self.file, 'user.ato')
         self.change_birth()
+        own = self.peek(self.manifest(), 184, 8)
+        # The number in a restored manifest tells nothing.
+        self.set_fields(self.manifest(), 184, struct.pack('<Q', 7))
+        self.settles({manifest: ('reflection', 'unsure')})
+        self.set_fields(self.manifest(), 184, own)
         self.settles({manifest: ('reflection', 'useless')})
         self.assertEqual(self.left(), [])
 

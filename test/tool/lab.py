@@ -106,6 +106,21 @@ class Lab(unittest.TestCase):
             self.remember(path)
         return path
 
+    def restore(self, place, *, attributes):
+        """Restores a backup of the file and its reflection in a folder of its own; returns the path of the file there."""
+        path = os.path.join(self.dir, place, 'file')
+        os.mkdir(os.path.dirname(path))
+        if attributes:
+            shutil.copy2(self.file, path)
+            shutil.copytree(self.dir + '/.ato', os.path.dirname(path) + '/.ato')
+        else:
+            shutil.copyfile(self.file, path)
+            os.utime(path, ns=(os.stat(self.file).st_mtime_ns,) * 2)
+            shutil.copytree(self.dir + '/.ato', os.path.dirname(path) + '/.ato', copy_function=shutil.copyfile)
+            if 'user.ato.named' in os.listxattr(os.path.dirname(path) + '/.ato'):
+                os.removexattr(os.path.dirname(path) + '/.ato', 'user.ato.named')
+        return path
+
     def hold(self, path, what='hold', **env):
         """Starts a process that has the file mapped until it is told to end."""
         actor = subprocess.Popen([ACTOR, what, path], env={**self.env, **env}, stdin=subprocess.PIPE,

@@ -35,6 +35,7 @@ TABLE = {
     'attribute_and_slices_removed': '012111110',
     'attribute_damaged': '012111111',
     'copied': '012111110',
+    'copied_over_its_source': '010111100',
     'reflection_missing': '012111110',
     'reflection_cut': '010111110',
     'reflection_emptied': '010111110',
@@ -50,10 +51,17 @@ TABLE = {
     'size_word_damaged': '012111110',
     'lane_damaged': '010111110',
     'journal_missing': '010111111',
+    'overwritten': '010111100',
+    'replaced': '010111100',
+    'restored': '010111100',
+    'restored_in_use': '010111100',
+    'restored_without_attributes': '010111100',
+    'restored_several': '012111111',
+    'restored_half': '010110000',
 }
 # The only step is something else than a command that this test could do.
 BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
-           'mapped': 'unmap '}
+           'mapped': 'unmap ', 'restored_several': 'move the other files away'}
 
 
 class States(Lab):
@@ -111,6 +119,10 @@ class States(Lab):
         os.setxattr(self.make('fast'), 'user.ato', b'ato1')
 
     def copied(self):
+        os.mkdir(self.dir + '/source')
+        shutil.copy2(self.make('fast', 'source/file'), self.file)
+
+    def copied_over_its_source(self):
         os.rename(shutil.copy2(self.make('fast'), self.dir + '/copy'), self.file)
 
     def reflection_missing(self):
@@ -179,6 +191,44 @@ class States(Lab):
     def journal_missing(self):
         self.make('several')
         os.unlink(self.journal())
+
+    def overwritten(self):
+        """After a death; the guard is one whose mask comes first."""
+        plain = self.peek(self.make('plain'), 18, 2)
+        self.make('guard')
+        self.set_fields(self.manifest(), 20, struct.pack('<I', 2))
+        self.set_fields(self.manifest(), 148, struct.pack('<I', 1))
+        self.patch(self.file, 18, plain)
+
+    def replaced(self):
+        self.make('commit')
+        self.set_fields(self.manifest(), 64, struct.pack('<q', 99))
+
+    def restored(self, state='fast', *, attributes=True):
+        self.make(state)
+        path = self.restore('backup', attributes=attributes)
+        folder = os.path.dirname(path)
+        shutil.rmtree(self.dir + '/.ato')
+        os.rename(path, self.file)
+        os.rename(folder + '/.ato', self.dir + '/.ato')
+        os.rmdir(folder)
+
+    def restored_in_use(self):
+        self.restored('commit')
+
+    def restored_without_attributes(self):
+        self.restored(attributes=False)
+
+    def restored_several(self):
+        self.restored('commit', attributes=False)
+        shutil.copyfile(self.file, self.dir + '/other')
+
+    def restored_half(self):
+        """The record names the file already."""
+        self.restored()
+        manifest = next(n for n in os.listdir(self.dir + '/.ato') if n.endswith('.manifest'))
+        self.set_fields(f'{self.dir}/.ato/{manifest}', 48, struct.pack('<Q', os.stat(self.file).st_ino))
+        self.set_fields(f'{self.dir}/.ato/{manifest}', 80, struct.pack('<I', 4))
 
     # ---- the table ----
 

@@ -380,7 +380,10 @@ class Doctor(Lab):
             static int fake(int r, struct statfs *fs) { fs->f_type = strtoul(getenv("FAKE_TYPE"), 0, 16); return r; }
             int statfs(const char *p, struct statfs *fs)
             { return fake(((int (*)(const char *, struct statfs *))dlsym(RTLD_NEXT, "statfs"))(p, fs), fs); }
-            int statfs64(const char *p, struct statfs64 *fs) { return statfs(p, (struct statfs *)fs); }"""
+            int statfs64(const char *p, struct statfs64 *fs) { return statfs(p, (struct statfs *)fs); }
+            int fstatfs(int fd, struct statfs *fs)
+            { return fake(((int (*)(int, struct statfs *))dlsym(RTLD_NEXT, "fstatfs"))(fd, fs), fs); }
+            int fstatfs64(int fd, struct statfs64 *fs) { return fstatfs(fd, (struct statfs *)fs); }"""
         if subprocess.run(['cc', '-xc', '-', '-shared', '-fPIC', '-o', shim, '-ldl'], input=source, text=True, check=False).returncode:
             self.skipTest('needs a compiler')
         for number, name in ('6969', 'NFS'), ('517b', 'SMB'), ('fe534d42', 'SMB'), ('ff534d42', 'SMB'), ('1021997', '9p'), \

@@ -286,13 +286,12 @@ TEST_P(Growth, FileResizedBeforeTheUnmapCanBeMappedAtItsOldLength)
             Bytes expected = content;
             std::copy_n(pattern(1000, 5).begin(), 1000, expected.begin() + 100);
             ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
-            if (mode == ATO_UNMAP_SPATIAL && size > SIZE) { // plain, at its new length
-                ASSERT_EQ(m.unmap(mode), 0) << m.sentence;
-                EXPECT_EQ(read_file(path), grown(expected, size));
-                continue;
-            }
+            const Bytes theirs = read_file(path);
+            EXPECT_EQ(ato_deploy(m.base, 2000), -1);
+            EXPECT_EQ(errno, ESTALE) << ato_errormsg();
             EXPECT_EQ(m.unmap(mode), -1);
             EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            EXPECT_EQ(read_file(path), theirs) << "nothing was deployed";
             if (mode == ATO_UNMAP_FAST) { // unmapped, and refused while it has that length
                 m.base = nullptr;
                 EXPECT_FALSE(Mapped(path, wish()));
@@ -304,6 +303,22 @@ TEST_P(Growth, FileResizedBeforeTheUnmapCanBeMappedAtItsOldLength)
             ASSERT_TRUE(again) << again.sentence;
             EXPECT_EQ(again.read(), expected);
         }
+}
+
+// All of the file is in it: what other programs make of it counts.
+TEST_P(Growth, FileWithNothingInItsReflectionIsMadePlainAtAnyLength)
+{
+    for (uint64_t size : {SIZE + 5000, size_t(5000)}) {
+        write_file(path, content);
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        const Bytes theirs = read_file(path);
+        EXPECT_EQ(ato_deploy(m.base, 4000), 0) << ato_errormsg();
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(path), theirs);
+        EXPECT_TRUE(names_in(folder_of(path)).empty());
+    }
 }
 
 // ---- space ----

@@ -133,7 +133,8 @@ TEST_F(Options, UnknownWordInTheEnvironmentIsAnErrorThatListsTheKnownWords)
                                     {"ATO_DURABILITY", "mysnc", "msync"},
                                     {"ATO_DURABILITY", " msync", "msync"},
                                     {"ATO_READ_POLICY", "never", "gather"},
-                                    {"ATO_RTM", "no", "0 nor 1"}};
+                                    {"ATO_RTM", "no", "neither 0 nor 1"},
+                                    {"ATO_ANY_FILE_SYSTEM", "yes", "neither 0 nor 1"}};
     for (const auto &[name, word, known] : wrong) {
         Environment e(name, word);
         for (const std::string &part :

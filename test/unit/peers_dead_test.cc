@@ -55,6 +55,30 @@ TEST_F(PeersOfAFile, WaitForARecovery)
     EXPECT_EQ(slow.end(), 0);
 }
 
+// Another program gave the file another length: what the dead process committed is not mixed with it.
+TEST_F(PeersOfAFile, RefuseToRecoverAFileThatAnotherProgramResized)
+{
+    Mapped m(path, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(in_child([&] {
+                  Mapped dead(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+                  PersistFaults faults;
+                  faults.die_at_flip(2);
+                  dead.write(4000, pattern(5000, 2));
+                  return 0;
+              }),
+              CUT);
+    for (const size_t size : {SIZE + 5000, SIZE - 10}) {
+        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+        EXPECT_FALSE(m.write(4100, pattern(10, 4)));
+        EXPECT_EQ(m.error, ESTALE) << m.sentence;
+    }
+    ASSERT_EQ(truncate(path.c_str(), SIZE), 0);
+    EXPECT_TRUE(m.write(4000, pattern(10, 4))) << m.sentence;
+    const Bytes committed = pattern(5000, 2);
+    EXPECT_EQ(m.read(4010, 4990), Bytes(committed.begin() + 10, committed.end()));
+}
+
 // A recovery locks files that its process may not have mapped, and unlocks them at its end.
 TEST_F(PeersOfAFile, AreNotBlockedByAChildThatIsForkedDuringARecovery)
 {

@@ -6,6 +6,7 @@
 
 #include "model/rig.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -264,12 +266,20 @@ TEST_F(PeersOfAFile, AreAtMost1024)
     EXPECT_EQ(in_child([&] { return Mapped(path, opt()) ? 0 : 1; }), 0);
 }
 
-// Ends the first turn (plain.c), and tells the other process.
-void be_slow_once(void *other, uint64_t done, uint64_t)
+// Ends the first turn (plain.c), when the other process has begun to wait for the lock.
+struct Slow {
+    Peer *other;
+    std::atomic<bool> *waits; // in shared memory
+};
+
+void be_slow_once(void *of, uint64_t done, uint64_t)
 {
+    const auto *slow = static_cast<const Slow *>(of);
     if (done > CHUNK)
         return;
-    static_cast<Peer *>(other)->go_on();
+    slow->other->go_on();
+    while (!*slow->waits)
+        usleep(10000);
     usleep(600000);
 }
 
@@ -283,8 +293,11 @@ TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
     ASSERT_TRUE(m) << m.sentence;
     for (size_t at = 0; at < all.size(); at += CHUNK)
         ASSERT_TRUE(m.write(at, {'y'})) << m.sentence;
+    auto *waits = new (mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<bool>(false);
     Peer other([&](const auto &wait) {
         wait();
+        *waits = true;
         const int manifest = open(manifest_of(path).c_str(), O_RDWR | O_CLOEXEC);
         if (manifest < 0 || locks_wait(manifest, F_WRLCK, 0, 1) < 0)
             return 1;
@@ -297,7 +310,8 @@ TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
         return good ? 0 : 2;
     });
     ASSERT_TRUE(other.is_ready());
-    const struct ato_unmap_options slow = {sizeof(slow), ATO_UNMAP_SPATIAL, 1, be_slow_once, &other,
+    Slow of = {&other, waits};
+    const struct ato_unmap_options slow = {sizeof(slow), ATO_UNMAP_SPATIAL, 1, be_slow_once, &of,
                                            nullptr};
     EXPECT_EQ(ato_munmap_opt(m.base, m.length, &slow), 0) << ato_errormsg();
     m.base = nullptr;
@@ -307,6 +321,7 @@ TEST_F(PeersOfAFile, MayMapAndUnmapWhileTheLastProcessMakesTheFilePlain)
     all[CHUNK] = 'y';
     EXPECT_TRUE(read_file(path) == all);
     EXPECT_FALSE(exists(manifest_of(path)));
+    munmap(waits, sizeof(*waits));
 }
 
 } // namespace

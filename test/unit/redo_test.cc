@@ -206,7 +206,7 @@ TEST_F(Redo, ShortenedJournalIsRefused)
         ASSERT_EQ(truncate(path.c_str(), bytes), 0);
         EXPECT_EQ(open_again(&found, made), -1) << bytes;
         EXPECT_EQ(errno, EUCLEAN);
-        EXPECT_EQ(found.map, nullptr);
+        EXPECT_EQ(found.map.base, nullptr);
     }
     redo_close(&made, &f, true);
 }

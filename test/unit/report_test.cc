@@ -95,6 +95,19 @@ TEST_F(Report, OtherThreadsReportAfterAFork)
     EXPECT_EQ(lines.back().second, "after the fork");
 }
 
+// A program that tries again and again would fill the disk.
+TEST_F(Report, TheSameSentenceInALoopIsLoggedTenTimesASecond)
+{
+    for (int i = 0; i < 100000; i++) {
+        report_error(EIO, "the same");
+        report_error(EIO, "%s", i % 2 ? "this one" : "or that one");
+    }
+    EXPECT_STREQ(report_sentence(), "this one");
+    EXPECT_LT(lines.size(), 1000u) << "each of three; and ten more in each second that this takes";
+    report_error(EIO, "another one");
+    EXPECT_EQ(lines.back().second, "another one");
+}
+
 // A path may contain a line that looks like a line of the log.
 TEST_F(Report, ControlCharactersBecomeQuestionMarks)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ato_shared(): do the processes that have a file mapped share its memory, which begins as zeros?
+// ato_shared(): do the processes that use a file share its memory, which begins as zeros? Does a process find the memory of the
+// living ones, or none?
 #include "support/faults.h"
 #include "unit/watched.h"
 
@@ -10,11 +11,14 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 using namespace watched;
 
 namespace
 {
+
+constexpr size_t BYTES = 5000;
 
 class SharedMemory : public testing::Test
 {
@@ -23,148 +27,223 @@ class SharedMemory : public testing::Test
     {
         write_file(path, pattern(SIZE, 1));
     }
-    ato_options wish() const
-    {
-        return options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
-    }
-    // What another process finds there; it adds 1.
+    // A process's memory of a file. It ends as a killed process's does, unless end() is called.
+    struct Memory {
+        explicit Memory(const std::string &file)
+            : fd(file, O_RDWR), at(static_cast<char *>(ato_shared(fd, BYTES)))
+        {
+        }
+        int end(bool is_last)
+        {
+            return ato_shared_end(fd, at, BYTES, is_last);
+        }
+        Fd fd;
+        char *at;
+    };
+    // What another process finds in the first byte; it adds 1. 200 and more: errno.
     int found_by_another() const
     {
         return in_child([&] {
-            Mapped m(path, wish());
-            auto *word = static_cast<int *>(ato_shared(m.base, sizeof(int)));
-            return word ? (*word)++ : -1;
+            Memory m(path);
+            return m.at ? (*m.at)++ : 200 + errno;
         });
+    }
+    std::string object() const
+    {
+        struct stat st;
+        char name[128];
+        stat(path.c_str(), &st);
+        snprintf(name, sizeof(name), "/dev/shm/ato-%jx-%ju-%u", uintmax_t(st.st_dev),
+                 uintmax_t(st.st_ino), geteuid());
+        return name;
     }
     TempDir dir;
     std::string path = dir / "file";
 };
 
-TEST_F(SharedMemory, IsTheSameInAllProcessesAndForAllAddresses)
+TEST_F(SharedMemory, IsTheSameInAllProcesses)
 {
-    Mapped m(path, wish());
-    auto *first = static_cast<int *>(ato_shared(m.base, sizeof(int)));
-    ASSERT_TRUE(first) << ato_errormsg();
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 4096, 0u);
-    EXPECT_EQ(ato_shared(m.base + SIZE - 1, ATO_SHARED_MAX), first);
-    for (size_t i = 0; i < ATO_SHARED_MAX / sizeof(int); i++)
-        ASSERT_EQ(first[i], 0) << i;
-    *first = 41;
+    Memory first(path);
+    ASSERT_TRUE(first.at) << ato_errormsg();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first.at) % 4096, 0u);
+    EXPECT_EQ(std::count(first.at, first.at + BYTES, 0), BYTES);
+    *first.at = 41;
     EXPECT_EQ(found_by_another(), 41);
-    EXPECT_EQ(*first, 42);
-    // The states of pages lie behind it.
-    memset(first, 0xff, ATO_SHARED_MAX);
-    EXPECT_TRUE(ato_memcpy(m.base + 5000, "new", 3)) << ato_errormsg();
-    EXPECT_EQ(memcmp(m.base, pattern(SIZE, 1).data(), 5000), 0);
-    EXPECT_EQ(found_by_another() & 0xff, 0xff);
+    EXPECT_EQ(*first.at, 42);
+    memset(first.at, 0x55, BYTES);
+    EXPECT_EQ(found_by_another(), 0x55);
+    EXPECT_FALSE(exists(dir / ".ato")) << "the file is mapped by none";
+    EXPECT_EQ(first.end(true), 0) << ato_errormsg();
+    EXPECT_FALSE(exists(object()));
+    EXPECT_EQ(found_by_another(), 0) << "it is new";
 }
 
-TEST_F(SharedMemory, BeginsAsZerosAgain)
+TEST_F(SharedMemory, BeginsAsZerosAgainAfterKilledProcesses)
 {
     for (int i = 0; i < 2; i++) {
-        EXPECT_EQ(found_by_another(), 0); // it ends without a close
-        Mapped m(path, wish());
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(in_child([&] {
+                      Memory m(path);
+                      return m.at ? *m.at = 41 : 0;
+                  }),
+                  41);
+        EXPECT_TRUE(exists(object())) << "the process has died";
+        EXPECT_EQ(found_by_another(), 0) << "nobody living has it";
+        Memory m(path);
+        ASSERT_TRUE(m.at) << ato_errormsg();
+        EXPECT_EQ(std::count(m.at, m.at + BYTES, 0), BYTES);
+        EXPECT_EQ(m.end(true), 0);
     }
-    EXPECT_EQ(found_by_another(), 0);
-    EXPECT_EQ(found_by_another(), 0) << "the one before has died";
 }
 
-// It is there for as long as a process has the file mapped, and gone with the last one, also if all were killed.
-TEST_F(SharedMemory, OfKilledProcessesIsKeptByALivingOne)
+TEST_F(SharedMemory, IsKeptByOneThatLives)
 {
     const auto scribble = [&](const std::function<void()> &report) {
-        Mapped m(path, wish());
-        void *all = ato_shared(m.base, ATO_SHARED_MAX);
-        if (!all)
+        Memory m(path);
+        if (!m.at)
             return 1;
-        memset(all, 0x55, ATO_SHARED_MAX);
+        *m.at = 41;
         report();
         return 2;
     };
-    for (const bool one_lives : {true, false, true}) {
-        Peer first(scribble), second(scribble);
-        EXPECT_TRUE(first.is_ready());
-        EXPECT_TRUE(second.is_ready());
-        first.die();
-        if (!one_lives)
-            second.die();
-        Mapped m(path, wish());
-        auto *bytes = static_cast<char *>(ato_shared(m.base, ATO_SHARED_MAX));
-        ASSERT_TRUE(bytes) << ato_errormsg();
-        EXPECT_EQ(std::count(bytes, bytes + ATO_SHARED_MAX, one_lives ? 0x55 : 0), ATO_SHARED_MAX)
-            << one_lives;
-    }
+    Peer first(scribble);
+    ASSERT_TRUE(first.is_ready());
+    Peer second(scribble);
+    ASSERT_TRUE(second.is_ready());
+    first.die();
+    EXPECT_EQ(found_by_another(), 41);
+    second.die();
+    EXPECT_EQ(found_by_another(), 0) << "it is new";
+}
+
+// Where /dev/shm is another one, or somebody has removed the object, or made another one by that name.
+TEST_F(SharedMemory, OfAnotherPlaceIsRefused)
+{
+    Memory m(path);
+    ASSERT_TRUE(m.at) << ato_errormsg();
+    ASSERT_EQ(rename(object().c_str(), (object() + "x").c_str()), 0);
+    EXPECT_EQ(found_by_another(), 200 + EBUSY);
+    write_file(object(), read_file(object() + "x"));
+    EXPECT_EQ(found_by_another(), 0) << "the content tells";
+    Bytes other = read_file(object() + "x");
+    other[8] ^= 1; // the random number
+    write_file(object(), other);
+    EXPECT_EQ(found_by_another(), 200 + EBUSY);
+    write_file(object(), Bytes(other.begin(), other.begin() + 100));
+    EXPECT_EQ(found_by_another(), 200 + EBUSY);
+    ASSERT_EQ(rename((object() + "x").c_str(), object().c_str()), 0);
+    EXPECT_EQ(found_by_another(), 0);
+    EXPECT_EQ(m.end(true), 0);
+}
+
+// A lock for writing needs a descriptor for writing. So a process that may only read the file leads nobody astray.
+TEST_F(SharedMemory, IsNotWhatAReaderOfTheFileSays)
+{
+    const Fd reader(path, O_RDONLY);
+    struct flock lock = {};
+    lock.l_type = F_RDLCK;
+    lock.l_start = 1ll << 62 | 7ll << 30;
+    ASSERT_EQ(fcntl(reader, F_OFD_SETLK, &lock), 0);
+    Memory m(path);
+    ASSERT_TRUE(m.at) << ato_errormsg();
+    EXPECT_EQ(found_by_another(), 0);
+    EXPECT_EQ(m.end(true), 0);
 }
 
 TEST_F(SharedMemory, IsOfOneFileOnly)
 {
     write_file(dir / "second", pattern(SIZE, 2));
-    Mapped m(path, wish()), n(dir / "second", wish());
-    auto *first = static_cast<int *>(ato_shared(m.base, sizeof(int)));
-    auto *second = static_cast<int *>(ato_shared(n.base, sizeof(int)));
-    ASSERT_TRUE(first && second) << ato_errormsg();
-    *first = 41;
-    EXPECT_EQ(*second, 0);
+    Memory first(path), second(dir / "second");
+    ASSERT_TRUE(first.at && second.at) << ato_errormsg();
+    *first.at = 41;
+    EXPECT_EQ(*second.at, 0);
     EXPECT_EQ(found_by_another(), 41);
+    EXPECT_EQ(first.end(true), 0);
+    EXPECT_EQ(second.end(true), 0);
 }
 
 TEST_F(SharedMemory, IsNotInheritedByAChild)
 {
-    Mapped m(path, wish());
-    void *word = ato_shared(m.base, 1);
-    ASSERT_TRUE(word) << ato_errormsg();
+    Memory m(path);
+    ASSERT_TRUE(m.at) << ato_errormsg();
     const auto is_mapped = [&] {
         unsigned char in_core;
-        return mincore(word, 4096, &in_core) == 0 ? 0 : errno;
+        return mincore(m.at, 4096, &in_core) == 0 ? 0 : errno;
     };
     EXPECT_EQ(is_mapped(), 0);
     EXPECT_EQ(in_child(is_mapped), ENOMEM);
+    EXPECT_EQ(m.end(true), 0);
 }
 
 // The kernel would send SIGXFSZ.
 TEST_F(SharedMemory, IsRefusedBeyondALimitOfTheProcess)
 {
     EXPECT_EQ(in_child([&] {
-                  Mapped m(path, wish());
-                  const struct rlimit small = {1 << 20, RLIM_INFINITY};
-                  if (!m || setrlimit(RLIMIT_FSIZE, &small) < 0)
+                  const struct rlimit small = {4096, RLIM_INFINITY},
+                                      none = {RLIM_INFINITY, RLIM_INFINITY};
+                  if (setrlimit(RLIMIT_FSIZE, &small) < 0)
                       return 1;
-                  if (ato_shared(m.base, 1) || errno != EFBIG ||
-                      !strstr(ato_errormsg(), "RLIMIT_FSIZE"))
+                  Memory refused(path);
+                  if (refused.at || errno != EFBIG || !strstr(ato_errormsg(), "RLIMIT_FSIZE"))
                       return 2;
-                  const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
-                  return setrlimit(RLIMIT_FSIZE, &none) == 0 && ato_shared(m.base, 1) ? 0 : 3;
+                  if (exists(object()) || setrlimit(RLIMIT_FSIZE, &none) < 0)
+                      return 3;
+                  Memory m(path);
+                  return m.at && m.end(true) == 0 ? 0 : 4;
               }),
               0);
 }
 
 TEST_F(SharedMemory, IsRefusedWithASentence)
 {
-    Mapped m(path, wish());
-    const auto refused = [](const void *addr, size_t bytes, int error) {
+    const Fd fd(path, O_RDWR), reader(path, O_RDONLY), folder(dir.path(), O_RDONLY);
+    const auto refused = [](int file, size_t bytes, int error) {
         errno = 0;
-        EXPECT_EQ(ato_shared(addr, bytes), nullptr);
+        EXPECT_EQ(ato_shared(file, bytes), nullptr);
         EXPECT_EQ(errno, error) << ato_errormsg();
         EXPECT_TRUE(*ato_errormsg());
     };
-    refused(m.base, 0, EINVAL);
-    refused(m.base, ATO_SHARED_MAX + 1, EINVAL);
-    refused(m.base, SIZE_MAX, EINVAL);
-    refused(&m, 1, EINVAL);
-    // The process has no other mapping of the file.
-    EXPECT_EQ(in_child([&] {
-                  const Watched reader(path);
-                  return reader.base && !ato_shared(reader.base, 1) ? errno : 0;
-              }),
-              EACCES);
+    refused(fd, 0, EINVAL);
+    refused(fd, ATO_SHARED_MAX + 1, EINVAL);
+    refused(fd, SIZE_MAX, EINVAL);
+    refused(reader, 1, EACCES);
+    refused(folder, 1, EACCES);
+    refused(-1, 1, EBADF);
+    EXPECT_EQ(ato_shared_end(fd, nullptr, 1, true), -1);
     FsFaults faults;
     faults.before = [](const FsCall &call) {
         return std::string(call.op) == "fallocate" ? ENOSPC : GO_ON;
     };
-    refused(m.base, 1, ENOSPC);
+    refused(fd, 1, ENOSPC);
+    EXPECT_FALSE(exists(object()));
     faults.before = nullptr;
-    EXPECT_TRUE(ato_shared(m.base, 1));
+    EXPECT_EQ(found_by_another(), 0) << "no lock is left";
+}
+
+// In a child, which would die.
+TEST_F(SharedMemory, ThatIsCutTellsSo)
+{
+    EXPECT_EQ(in_child([&] {
+                  Mapped m(path); // installs the handler
+                  Memory own(path);
+                  if (!m || !own.at || ato_shared_check(own.at) < 0)
+                      return 1;
+                  memset(own.at, 1, BYTES);
+                  if (truncate(object().c_str(), 2 * 4096) < 0 || own.at[4095] != 1)
+                      return 2; // that page is still there
+                  if (ato_shared_check(own.at) < 0 || own.at[4096] != 0)
+                      return 3;
+                  if (ato_shared_check(own.at) == 0 || errno != EIO || !*ato_errormsg())
+                      return 4;
+                  if (m.read(0, 10).empty()) // the file is not concerned
+                      return 5;
+                  if (own.end(true) < 0)
+                      return 6;
+                  Memory anew(path);
+                  return anew.at && ato_shared_check(anew.at) == 0 && anew.at[4096] == 0 ? 0 : 7;
+              }),
+              0);
+    EXPECT_EQ(ato_shared_check(nullptr), -1);
+    EXPECT_EQ(errno, EINVAL);
 }
 
 // Only the child sees a /dev/shm of one MiB, which it fills. With the space there is memory, which needs no more.
@@ -178,19 +257,18 @@ TEST_F(SharedMemory, HasItsSpaceOrIsRefused)
             mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||
             mount("ato-test", "/dev/shm", "tmpfs", 0, "size=1m") < 0)
             return 50;
-        const Mapped m(file, options(ATO_DOMAIN_PROCESS));
-        const Fd filler("/dev/shm/filler", O_RDWR | O_CREAT);
+        const Fd fd(file, O_RDWR), filler("/dev/shm/filler", O_RDWR | O_CREAT);
         auto take_all = [&] {
             const Bytes page(4096);
             for (off_t at = 0; pwrite(filler, page.data(), page.size(), at) == 4096;)
                 at += 4096;
             return errno == ENOSPC;
         };
-        if (!m || !take_all() || ato_shared(m.base, ATO_SHARED_MAX) || errno != ENOSPC)
+        if (!take_all() || ato_shared(fd, ATO_SHARED_MAX) || errno != ENOSPC)
             return 1;
         if (ftruncate(filler, 0) < 0)
             return 2;
-        void *words = ato_shared(m.base, ATO_SHARED_MAX);
+        void *words = ato_shared(fd, ATO_SHARED_MAX);
         return words && take_all() && memset(words, 9, ATO_SHARED_MAX) ? 0 : 3;
     });
     if (status == 50)

@@ -51,7 +51,8 @@ class Shared : public testing::Test
     int create(uint64_t capacity = 1 << 20, mode_t mode = 0640)
     {
         const trust file = {geteuid(), getegid(), mode};
-        return shared_create(&s, &record, &generation, capacity, 12345, &file);
+        const int r = shared_create(&s, &record, &generation, capacity, 12345, &file);
+        return r == 0 ? shared_reach(&s, 200000) : r;
     }
 
     shared s = {};
@@ -103,12 +104,14 @@ TEST_F(Shared, ObjectCanBeJoinedAndWatched)
     const trust file = {geteuid(), getegid(), 0640};
     shared other = {};
     ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), 0) << report_sentence();
+    ASSERT_EQ(shared_reach(&other, 200000), 0) << report_sentence();
     EXPECT_EQ(shared_state(&other, 7)->bitmap, 77u);
     shared_state(&other, 9000)->bitmap = 9;
     EXPECT_EQ(shared_state(&s, 9000)->bitmap, 9u);
     EXPECT_EQ(other.header->size, 12345u);
     shared_close(&other, false);
     ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), 0) << report_sentence();
+    ASSERT_EQ(shared_reach(&other, 200000), 0) << report_sentence();
     const page_state *seen = shared_peek(&other, 9000);
     ASSERT_NE(seen, nullptr);
     EXPECT_EQ(seen->bitmap, 9u);
@@ -290,8 +293,6 @@ TEST(SharedMemory, OfAFileTakesNoMoreThanTheManualSays)
     EXPECT_LE(taken(), 112 + more);
     ASSERT_TRUE(m.write(0, pattern(20000, 2)));
     EXPECT_LE(taken(), 148 + more);
-    ASSERT_NE(ato_shared(m.base, 100), nullptr);
-    EXPECT_LE(taken(), 148 + 64 + more);
 }
 
 TEST_F(Shared, ThreadsThatRaceForAStateGetTheSame)

@@ -3,6 +3,8 @@
 
 #include "lib/page/reservation.h"
 
+static struct shared_header header;
+
 bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
 {
     struct file f = {.holder = holder};
@@ -11,7 +13,7 @@ bool use_pages_try_reserve(uint32_t holder, struct page_state *s)
 
 void use_pages_reserve(uint32_t holder, struct page_state *s)
 {
-    struct file f = {.holder = holder};
+    struct file f = {.holder = holder, .shared.header = &header};
     (void)reservation_take(&f, s, &(struct patience){0});
 }
 

@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/recovery/redo.h"
 
@@ -90,9 +91,10 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     }
     if (a->beside && !busy)
         finding_add(f, FINDING_WARNING, name,
-                    "an orphan: no file of the folder around it has inode %" PRIu64
-                    "; the file was removed or moved",
-                    inode);
+                    "an orphan: no file of the folder around it has inode %" PRIu64 "; %s", inode,
+                    area_is_copy(m.fd, &m.record)
+                        ? "it was restored, and no file is known to be its own"
+                        : "the file was removed or moved");
     else if (!a->beside && !busy && m.record.state == MANIFEST_IN_USE)
         finding_add(f, FINDING_NOTE, name, "recovery due: the last user of inode %" PRIu64 " died",
                     inode);
@@ -227,6 +229,8 @@ static void visit_file(void *arg, const char *entry)
             finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;
     }
+    if (look.manifest.fd >= 0)
+        (void)seen_before(&l->around->originals, 0, look.number);
     if (!seen_before(&c->files, look.identity.device, look.identity.inode))
         check_look(c, name, &look);
     look_close(&look);

@@ -197,7 +197,8 @@ void check_look(struct check *c, const char *name, const struct look *l)
                             l->reflection < 0 ? 0 : l->reflection_length))
         told = true;
     if (own && l->manifest.found == MANIFEST_VALID) {
-        check_attribute(c, name, l);
+        if (l->state != LOOK_APART)
+            check_attribute(c, name, l);
         if (l->reflection >= 0)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest, busy);
         told |= !l->manifest.has_size || l->bad_words ||

@@ -467,7 +467,7 @@ static void copy(struct copied *c, const struct tool_request *request)
         look_close(&look);
         return;
     }
-    if (look.state == LOOK_COPIED || look.state == LOOK_LOST || look.state == LOOK_DAMAGED)
+    if (look.state >= LOOK_COPIED)
         c->status = TOOL_BAD, look_why(c->why, sizeof(c->why), &look, c->name);
     else if (fstat(look.fd, &st) < 0)
         end_as(c, TOOL_BLIND, report_reason(errno));

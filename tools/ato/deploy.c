@@ -161,10 +161,11 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
 /* The user has to say which bytes are right; a copy has only the file's. */
 static void refuse(struct deployed *d, const struct look *l, const struct tool_request *request)
 {
-    const bool is_copy = l->state == LOOK_COPIED;
+    /* Of a copy there is only one side. Where it is not known which reflection is the file's, none can be set aside. */
+    const bool is_copy = l->state == LOOK_COPIED, is_one = l->orphan != ORPHAN_SEVERAL;
     if (!request->json && !request->quiet)
         sides_say(stderr, d->name, l);
-    if (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy)) {
+    if (is_one && (request->prefer == ATO_PREFER_FILE || (request->prefer && !is_copy))) {
         make_plain(d, l, request);
         if (d->result != FAILED || request->prefer == ATO_PREFER_FILE || l->ways & WAY_REFLECTION)
             return;
@@ -196,8 +197,12 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
         break;
     case LOOK_COPIED:
     case LOOK_LOST:
+    case LOOK_APART:
     case LOOK_DAMAGED:
-        refuse(d, &look, request);
+        if (look.orphan == ORPHAN_BEGUN)
+            make_plain(d, &look, request);
+        else
+            refuse(d, &look, request);
         break;
     case LOOK_BORN:
     case LOOK_RECOVERY_DUE:
@@ -356,12 +361,14 @@ const struct tool_command deploy_command = {
         "the folders below it are deployed, and those that were plain are only counted.\n"
         "\n"
         "Refuses a mapped file, and names the processes that must unmap it. Also refuses a\n"
-        "file that libato does not map (written by other means, cut, copied, damaged, or without\n"
-        "its reflection; see 'ato check'), shows the sides that are there, and needs a choice:\n"
+        "file that libato does not map (written by other means, cut, copied, restored from a\n"
+        "backup, damaged, or without its reflection; see 'ato check'), shows the sides that are\n"
+        "there, and needs a choice:\n"
         "  --prefer=file        takes the bytes that other programs read; sets the reflection "
         "aside\n"
         "  --prefer=reflection  takes the slices in the reflection too, if the file kept its size\n"
-        "                       and the reflection is valid\n"
+        "                       and the reflection is valid; joins a restored file with its\n"
+        "                       reflection\n"
         "\n"
         "May be interrupted at any time: the content does not change, and the next 'ato deploy'\n"
         "continues. Several threads deploy a large file; on a terminal a bar shows the progress.\n"

@@ -89,21 +89,14 @@ static void try_file(struct medium *m, int fd)
     m->locks = fcntl(fd, F_OFD_SETLK, &lock) < 0 ? errno : 0;
 }
 
-/* Returns the name of a file system on which locks, or stores to mappings, may not reach all that use a file; NULL. */
-static const char *unsafe_type(const char *folder)
+/* domain_refused() of a folder that may not exist. */
+static const char *refused_type(const char *folder)
 {
-    static const struct {
-        unsigned long number;
-        const char *name;
-    } types[] = {{0x6969, "NFS"},      {0x517b, "SMB"},     {0xff534d42, "SMB"},
-                 {0xfe534d42, "SMB"},  {0x01021997, "9p"},  {0x65735546, "FUSE"},
-                 {0x00c36400, "Ceph"}, {0x5346414f, "AFS"}, {0x6b414653, "AFS"},
-                 {0x73757245, "Coda"}, {0x564c, "NCP"}};
-    struct statfs fs;
-    for (size_t i = 0; statfs(folder, &fs) == 0 && i < sizeof(types) / sizeof(*types); i++)
-        if (((unsigned long)fs.f_type & 0xffffffff) == types[i].number)
-            return types[i].name;
-    return NULL;
+    const int fd = open(folder, O_PATH | O_CLOEXEC);
+    const char *type = fd < 0 ? NULL : domain_refused(fd);
+    if (fd >= 0)
+        close(fd);
+    return type;
 }
 
 /* The type as mount(8) knows it: by the number of the mount, in a line of
@@ -153,7 +146,7 @@ static int look_at_medium(struct medium *m, const char *folder)
         return -1;
     }
     name_type(folder, m->type);
-    m->unsafe = unsafe_type(folder);
+    m->unsafe = refused_type(folder);
     if (statvfs(folder, &vfs) == 0) {
         m->has_space = true;
         m->size = (uint64_t)vfs.f_blocks * vfs.f_frsize;
@@ -222,7 +215,7 @@ static void look_elsewhere(struct diagnosis *d, const char *folder)
     try_folder(d, d->elsewhere ? d->elsewhere : beside);
     if (!d->elsewhere)
         return;
-    d->elsewhere_unsafe = unsafe_type(d->elsewhere);
+    d->elsewhere_unsafe = refused_type(d->elsewhere);
     int fd = make_file(d->elsewhere);
     d->elsewhere_domain = fd < 0 ? -1 : (int)domain_of(fd);
     if (fd >= 0)

@@ -15,7 +15,7 @@
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
-#include "reflection/pairing/lookup.h"
+#include "reflection/pairing/meta.h"
 #include "reflection/recovery/redo.h"
 
 #include <errno.h>
@@ -30,7 +30,9 @@ enum { PATH_ROOM = PATH_MAX + NAME_MAX + 2 };
 
 struct suspect {
     size_t folder;  /* index */
-    uint64_t inode; /* of the file */
+    uint64_t inode; /* in its name */
+    uint64_t file;  /* of its file: another one, if a reunion was interrupted */
+    bool restored;  /* copied by a backup: the number tells nothing of its file */
     bool found;     /* its file is below the folder, or may be */
     bool reused;    /* another file has its inode number */
     struct look_manifest manifest;
@@ -100,6 +102,11 @@ static void add_folder(struct search *s, const char *path, size_t length)
         s->folder_count++;
 }
 
+static bool has_record(const struct suspect *p)
+{
+    return p->manifest.fd >= 0 && p->manifest.found == MANIFEST_VALID;
+}
+
 static void note_folder(struct search *s, const FTSENT *e)
 {
     uint64_t inode;
@@ -126,16 +133,16 @@ static void note_file(struct search *s, const FTSENT *e)
     for (size_t i = 0; i < s->count; i++) {
         struct suspect *p = s->all[i];
         const struct manifest_record *r = &p->manifest.record;
-        if (p->inode != e->fts_statp->st_ino)
+        if (p->file != e->fts_statp->st_ino)
             continue;
-        const bool valid = p->manifest.fd >= 0 && p->manifest.found == MANIFEST_VALID;
+        const bool valid = has_record(p);
         const bool near = is_beside(s->folders[p->folder]) &&
                           stat(s->folders[p->folder], &folder) == 0 &&
                           folder.st_dev == e->fts_statp->st_dev;
         if (!known || !valid || identity_same_inode(&identity, r) ||
             (carries && memcmp(a.id, r->id, 16) == 0))
             p->found = true;
-        else if (near)
+        else if (near && !p->restored)
             p->reused = true;
     }
     if (fd >= 0)
@@ -187,8 +194,10 @@ static void add_suspect(struct search *s, size_t folder, const struct folder *f,
         free(p);
         return;
     }
+    p->file = has_record(p) ? p->manifest.record.inode : inode;
+    p->restored = has_record(p) && area_is_copy(p->manifest.fd, &p->manifest.record);
     s->all[s->count++] = p;
-    (void)seen_before(&s->inodes, 0, inode);
+    (void)seen_before(&s->inodes, 0, p->file);
 }
 
 static uint64_t storage(const struct folder *f, const char *name)
@@ -236,7 +245,7 @@ static int remove_pairing(const struct folder *f, const struct suspect *p)
 static const char *what_it_holds(const struct folder *f, const struct suspect *p)
 {
     const struct look_manifest *m = &p->manifest;
-    const int slices = lookup_holds_slices(f, p->inode);
+    const int slices = meta_holds_slices(f, p->inode);
     if (slices)
         return slices < 0 ? "its bitmaps cannot be read" : "it holds slices";
     if (m->fd < 0 || m->found == MANIFEST_UNBORN || m->record.state == MANIFEST_DEPLOYED)
@@ -255,7 +264,7 @@ static void add_id(struct gc *gc, const struct folder *f, const struct suspect *
 {
     const struct pairing_names n = pairing_names(p->inode);
     char path[PATH_ROOM];
-    if (p->manifest.fd < 0 || p->manifest.found != MANIFEST_VALID)
+    if (!has_record(p))
         return;
     snprintf(path, sizeof(path), "%s/%s", f->path, n.manifest);
     if (gc->id_count == gc->id_room) {
@@ -302,9 +311,9 @@ static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p
         holds = what_it_holds(f, p);
         if (holds || !beside)
             fate = GC_UNSURE;
-        snprintf(why, sizeof(why),
-                 "no file here has inode %" PRIu64 ": it was removed, or is elsewhere%s%s",
-                 p->inode,
+        snprintf(why, sizeof(why), "no file here has inode %" PRIu64 ": it %s%s%s", p->file,
+                 p->restored ? "was restored, and 'ato check' names the file that it belongs to"
+                             : "was removed, or is elsewhere",
                  holds    ? "; "
                  : beside ? "; it holds nothing of it"
                           : "",

@@ -6,11 +6,14 @@
  * if there is no other open file of the object. An object's content is worth nothing without a process that has it open. The
  * object of a file that has a manifest below the folder is looked at with the attach lock, so that no process is just beginning to map the
  * file; of another file, a process that maps it at the very moment of the lease gets EAGAIN.
+ *
+ * The objects of ato_shared() are named by their file's inode, which tells no folder. So they are looked at with all objects only.
  */
 #include "gc.h"
 
 #include "look.h"
 
+#include "lib/api/shared.h"
 #include "lib/file/shared.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -42,6 +45,15 @@ static bool parse(const char *name, uint8_t id[16])
     return strcmp(full + 1, name) == 0;
 }
 
+/* Whether it may be a name of ato_shared(). */
+static bool is_users(const char *name)
+{
+    unsigned long long device, inode;
+    unsigned user;
+    int end = 0;
+    return sscanf(name, "ato-%llx-%llu-%u%n", &device, &inode, &user, &end) == 3 && !name[end];
+}
+
 static const struct gc_id *find(const struct gc *gc, const uint8_t id[16])
 {
     for (size_t i = 0; i < gc->id_count; i++)
@@ -62,29 +74,46 @@ static bool is_unmapped(const char *manifest, int *lock)
            locks_ask(*lock, 1, PAIRING_LIVES) == LOCKS_FREE;
 }
 
-/* Checks an object that is open for writing. Returns its fate, with *why. */
-static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, const char **why)
+/* Returns whether the object that is open for writing may be removed: libato has made it, if `is_own` says so by its content, and no
+ * process has it open. Else sets *why. `magic`: that it begins with; 0: it is not complete. */
+static bool is_left(int fd, bool is_own, uint64_t magic, const char **why)
 {
-    struct shared_header h;
     struct stat st;
-    uint8_t boot[16];
-    identity_boot(boot);
-    memset(&h, 0, sizeof(h));
-    if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+    *why = NULL;
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
         *why = errno == EAGAIN ? "a process has it open"
                                : "the kernel does not tell whether a process has it open";
-        return GC_KEPT;
-    }
     /* I5: only the name says so far that it is libato's. */
-    if (fstat(fd, &st) < 0 || pread(fd, &h, sizeof(h), 0) < 0 || st.st_nlink != 1 ||
-        (h.magic && (h.magic != SHARED_MAGIC || memcmp(h.id, id, 16) != 0))) {
+    else if (fstat(fd, &st) < 0 || st.st_nlink != 1 || (magic && !is_own))
         *why = "it is not libato's, by its content";
-        return GC_KEPT;
-    }
-    if (!h.magic && !look_is_old(&st)) {
+    else if (!magic && !look_is_old(&st))
         *why = "it is less than a minute old: a process may be making it";
+    return !*why;
+}
+
+/* Checks an object of ato_shared(). Returns its fate, with *why. */
+static enum gc_fate judge_users(int fd, const char *name, const char **why)
+{
+    struct shared_memory h = {0};
+    char full[64];
+    const bool read = pread(fd, &h, sizeof(h), 0) >= 0;
+    shared_memory_name(full, (dev_t)h.device, (ino_t)h.inode, h.user);
+    if (!is_left(fd, read && h.magic == SHARED_MEMORY_MAGIC && strcmp(full + 1, name) == 0, h.magic,
+                 why))
         return GC_KEPT;
-    }
+    *why = "the processes that shared it are dead";
+    return GC_USELESS;
+}
+
+/* Checks an object of a mapped file. Returns its fate, with *why. */
+static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, const char **why)
+{
+    struct shared_header h = {0};
+    uint8_t boot[16];
+    identity_boot(boot);
+    const bool read = pread(fd, &h, sizeof(h), 0) >= 0;
+    if (!is_left(fd, read && h.magic == SHARED_MAGIC && memcmp(h.id, id, 16) == 0, h.magic, why))
+        return GC_KEPT;
     *why = !h.magic   ? "a process died while it made this"
            : manifest ? "its processes ended without unmapping their file"
            : memcmp(h.boot_id, boot, 16) != 0
@@ -94,9 +123,10 @@ static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, co
     return GC_USELESS;
 }
 
-static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16])
+/* id: NULL: an object of ato_shared(). */
+static void look_at_object(struct gc *gc, const char *name, const uint8_t *id)
 {
-    const struct gc_id *known = find(gc, id);
+    const struct gc_id *known = id ? find(gc, id) : NULL;
     const char *manifest = known ? known->manifest : NULL, *why;
     char object[NAME_MAX + 2], path[NAME_MAX + 16];
     enum gc_fate fate = GC_KEPT;
@@ -123,7 +153,7 @@ static void look_at_object(struct gc *gc, const char *name, const uint8_t id[16]
         why = "this user may not look at it";
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
     } else if (fd >= 0) {
-        fate = judge(fd, id, manifest, &why);
+        fate = id ? judge(fd, id, manifest, &why) : judge_users(fd, name, &why);
         if (gc_wanted(gc, fate) && fsops->shm_unlink(object) < 0)
             gc_add(gc, GC_FAILED, "shared memory", path, bytes, "cannot remove it: %s",
                    report_reason(errno));
@@ -145,8 +175,9 @@ void gc_shared(struct gc *gc)
     if (n < 0)
         gc_add(gc, GC_BLIND, "folder", "/dev/shm", 0, "cannot list it: %s", report_reason(errno));
     for (int i = 0; i < n; i++) {
-        if (parse(names[i]->d_name, id))
-            look_at_object(gc, names[i]->d_name, id);
+        const bool is_users_own = is_users(names[i]->d_name);
+        if (is_users_own || parse(names[i]->d_name, id))
+            look_at_object(gc, names[i]->d_name, is_users_own ? NULL : id);
         free(names[i]);
     }
     if (n >= 0)

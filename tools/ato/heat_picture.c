@@ -54,7 +54,7 @@ static unsigned height_of(const struct grid *g)
 
 typedef unsigned char colour[3];
 
-static const colour black = {0x20, 0x20, 0x20}, grey = {0xee, 0xee, 0xee};
+static const colour black = {0x20, 0x20, 0x20};
 
 /* Of a share: 0 is none. */
 static void colour_of(double share, colour rgb)
@@ -290,6 +290,7 @@ int heat_write_svg(const struct heat *h, const struct look *l, const char *name,
 #ifdef HAVE_PNG
 int heat_write_png(const struct heat *h, const struct look *l, const char *out)
 {
+    static const colour grey = {0xee, 0xee, 0xee};
     const struct grid g = divide(h);
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = WIDTH,

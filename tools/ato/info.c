@@ -156,7 +156,7 @@ static void say_pairing(const struct facts *f)
              l->holders.count ? "" : " when mapped last");
     line("domain", text);
     line("id", f->id);
-    snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->identity.inode);
+    snprintf(text, sizeof(text), "%s/%" PRIu64, l->folder.path, l->number);
     line("reflection", text);
     if (l->reflection >= 0) {
         snprintf(text, sizeof(text), "takes %s", text_size(size, l->reflection_storage));
@@ -270,6 +270,7 @@ const struct tool_command info_command = {
         "  deployed      all content is in the file; its reflection is being removed\n"
         "  copied        a copy of a file that was not plain\n"
         "  lost          its reflection is missing\n"
+        "  apart         restored from a backup: its reflection has another inode number\n"
         "  damaged       ato_mmap() refuses it; 'problem' says why\n"
         "\n"
         "In all states but plain, born and deployed, parts of the content may be only in the\n"

@@ -3,9 +3,10 @@
 
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
-#include "reflection/pairing/lookup.h"
+#include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +30,7 @@ static bool lost_nothing(const struct look *l)
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
            !l->manifest.shrunk && l->reflection >= 0 &&
            layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length) &&
-           lookup_holds_slices(&l->folder, l->identity.inode) == 0;
+           meta_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
 /* Returns true if ato_mmap() would refuse a sparse reflection that no process has mapped. */
@@ -101,12 +102,22 @@ static void judge_own(struct look *l)
     else
         l->state = used ? LOOK_IN_USE : LOOK_RECOVERY_DUE;
     judge_sizes(l);
+    if (l->state == LOOK_RECOVERY_DUE && !identity_same_inode(&l->identity, r) &&
+        !area_is_copy(l->manifest.fd, r))
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
+                  "was replaced by a backup of an earlier moment, while its reflection holds parts "
+                  "of the later content");
+    if (l->state == LOOK_RECOVERY_DUE &&
+        guard_was_overwritten(l->fd, l->reflection, r, l->manifest.size, l->path))
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
+                  "was overwritten by another program while libato held it: its guarded bytes are "
+                  "plain, and its reflection holds parts of the content from before");
 }
 
 /* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
 static bool is_trusted(struct look *l)
 {
-    struct pairing_names n = pairing_names(l->identity.inode);
+    struct pairing_names n = pairing_names(l->number);
     if (ownership_check(&l->identity.trust, l->manifest.fd, l->folder.path, n.manifest) == 0 &&
         (l->reflection < 0 ||
          ownership_check(&l->identity.trust, l->reflection, l->folder.path, n.reflection) == 0))
@@ -119,7 +130,7 @@ static bool is_trusted(struct look *l)
 static bool is_cut_birth(const struct look *l)
 {
     return l->manifest.record.state == MANIFEST_IN_USE &&
-           lookup_holds_slices(&l->folder, l->identity.inode) == 0;
+           meta_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
 void judge(struct look *l)
@@ -128,6 +139,15 @@ void judge(struct look *l)
     const char *folder = l->folder.path;
     uint64_t inode = l->identity.inode;
     bool has = l->has_attribute == ATTRIBUTE_FOUND;
+    if (l->orphan == ORPHAN_SEVERAL) {
+        judge_set(
+            l, LOOK_APART, 0,
+            "was restored without its attribute user.ato, and it is not known which reflection in "
+            "%s is its own: several files or reflections have that size. Restore it with its "
+            "attributes, or move the other files away",
+            folder);
+        return;
+    }
     if (m->fd < 0) {
         if (has)
             judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
@@ -138,6 +158,16 @@ void judge(struct look *l)
     }
     if (!is_trusted(l))
         return;
+    if (l->orphan != ORPHAN_NONE) {
+        judge_set(l, LOOK_APART, l->orphan == ORPHAN_BEGUN ? WAY_MAP : WAY_FILE | WAY_REFLECTION,
+                  l->orphan == ORPHAN_BEGUN
+                      ? "was restored, and is not joined completely with its reflection %s/%" PRIu64
+                        ", which the next map finishes"
+                      : "was restored or copied, and its reflection %s/%" PRIu64
+                        ", made for another inode number, holds parts of the content",
+                  folder, l->number);
+        return;
+    }
     if (m->found == MANIFEST_DAMAGED) {
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
@@ -156,18 +186,21 @@ void judge(struct look *l)
         l->state = LOOK_BORN;
         return;
     }
-    bool same = identity_same_inode(&l->identity, &m->record);
+    /* The attribute, which has the manifest's id, counts more than the birth time. */
+    bool same = has || identity_same_inode(&l->identity, &m->record);
     bool known = l->identity.known;
-    if (!same && !has) {
-        judge_set(l, LOOK_PLAIN, 0,
-                  "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
-                  "number before; the next map sets it aside",
-                  folder, inode);
-    } else if (!same) {
-        judge_set(l, LOOK_DAMAGED, WAY_FILE,
-                  "the manifest %s/%" PRIu64 ".manifest belongs to another file, by its birth time "
-                  "or generation",
-                  folder, inode);
+    if (!same) {
+        if (area_is_copy(m->fd, &m->record) &&
+            orphan_holds(&l->folder, l->number, m->fd, &m->record, -1))
+            judge_set(l, LOOK_DAMAGED, WAY_FILE,
+                      "has the inode number in the name of the reflection %s/%" PRIu64
+                      ", which belongs to another restored file: join that file with it first",
+                      folder, inode);
+        else
+            judge_set(l, LOOK_PLAIN, 0,
+                      "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
+                      "number before; the next map sets it aside",
+                      folder, inode);
     } else if (!has && m->record.state != MANIFEST_DEPLOYED &&
                (!known || (l->has_attribute == ATTRIBUTE_NONE &&
                            (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {

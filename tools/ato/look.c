@@ -10,6 +10,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/meta.h"
+#include "reflection/pairing/orphan.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -26,7 +27,7 @@
 const char *look_state_name(enum look_state state)
 {
     static const char *const names[] = {"plain",    "born",   "in use", "recovery due", "clean",
-                                        "deployed", "copied", "lost",   "damaged"};
+                                        "deployed", "copied", "lost",   "apart",        "damaged"};
     return names[state];
 }
 
@@ -46,6 +47,7 @@ const char *look_state_meaning(enum look_state state)
         [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
         [LOOK_COPIED] = "a copy, made while the file was not plain",
         [LOOK_LOST] = "its reflection is not to be found",
+        [LOOK_APART] = "a restored file; its reflection is there, under another inode number",
         [LOOK_DAMAGED] = "cannot be mapped as it is",
     };
     return meanings[state];
@@ -74,7 +76,7 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
             to,
             "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
             name);
-    else if (l->state != LOOK_PLAIN && l->state < LOOK_COPIED)
+    else if ((l->state != LOOK_PLAIN && l->state < LOOK_COPIED) || l->ways & WAY_MAP)
         add_way(to, "'ato deploy %s' makes it plain", name);
     if (l->ways & WAY_COPY_AGAIN)
         add_way(to, "make the source plain and copy it again");
@@ -323,71 +325,74 @@ int look_words(int reflection, uint64_t length, uint32_t format, uint64_t size,
 
 /* ---- which folder ---- */
 
-enum { PLACES = 3 };
+/* The manifests that are looked for, one kind after the other, as lookup() does. */
+enum wanted {
+    OWN,    /* that is the file's: by its attribute, or without one, or on a copy, by its inode */
+    ORPHAN, /* of a file that was restored */
+    ANY     /* with the file's number: judge() finds out which file it belongs to */
+};
 
-/* Lists where a manifest may be: where the attribute says, beside the file, where the user says. */
-static unsigned list_places(const struct look *l, char places[PLACES][PATH_MAX])
+static bool is_copied(const struct look *l)
 {
-    const char *slash = strrchr(l->path, '/');
-    int base = (int)(slash - l->path);
-    unsigned n = 0;
-    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode == l->identity.inode) {
-        const char *told = l->attribute.folder;
-        int length = told[0] == '/' ? snprintf(places[n], PATH_MAX, "%s", told)
-                                    : snprintf(places[n], PATH_MAX, "%.*s/%s", base, l->path, told);
-        n += length < PATH_MAX;
-    }
-    if (snprintf(places[n], PATH_MAX, "%.*s/%s", base, l->path, FOLDER_NAME) < PATH_MAX)
-        n++;
-    const char *wish = secure_getenv("ATO_REFLECTION_DIR");
-    if (wish && *wish && snprintf(places[n], PATH_MAX, "%s", wish) < PATH_MAX)
-        n++;
-    return n;
+    return l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->identity.inode;
 }
 
-/* Returns true if this manifest is the one that the file's attribute (or, without one, its inode) asks for. */
-static bool is_wanted(const struct look *l, const struct look_manifest *m)
+static bool is_own(const struct look *l, const struct look_manifest *m)
 {
-    if (l->has_attribute != ATTRIBUTE_FOUND || l->attribute.inode != l->identity.inode)
-        return true; /* any: judge() finds out which file it belongs to */
+    if (l->has_attribute != ATTRIBUTE_FOUND || is_copied(l))
+        return m->found == MANIFEST_VALID && identity_same_inode(&l->identity, &m->record);
     if (m->found == MANIFEST_DAMAGED || m->found == MANIFEST_FOREIGN)
         return true; /* nothing tells that it is not */
     return m->found == MANIFEST_VALID && memcmp(m->record.id, l->attribute.id, 16) == 0 &&
            m->record.inode == l->identity.inode;
 }
 
-/* Opens l->folder and l->manifest, if there is one. Returns 0; -1: that cannot be told. A folder that is
- * refused is a problem of the file. */
-static int find_manifest(struct look *l)
+/* Looks in l->folder, and opens l->manifest. Returns 1; 0: there is none of that kind; -1. */
+static int find_in_folder(struct look *l, enum wanted wanted)
 {
-    char places[PLACES][PATH_MAX];
-    unsigned n = list_places(l, places);
-    for (unsigned i = 0; i < n; i++) {
-        int there = look_folder(&l->folder, places[i]);
+    const struct orphan_of of = {&l->identity, l->path, l->fd, is_copied(l) ? &l->attribute : NULL};
+    l->number = l->identity.inode;
+    if (wanted == ORPHAN) {
+        l->orphan = orphan_find(&l->folder, &of, &l->number);
+        if (l->orphan == ORPHAN_FAILED || l->orphan == ORPHAN_NONE)
+            return l->orphan;
+        if (l->orphan == ORPHAN_SEVERAL)
+            return 1; /* no one of them */
+    }
+    const int there = look_manifest(&l->folder, l->number, &l->manifest);
+    if (there != 1 || wanted != OWN || is_own(l, &l->manifest))
+        return there;
+    look_manifest_close(&l->manifest);
+    return 0;
+}
+
+/* Opens l->folder and l->manifest, if there is one. Returns 1; 0; -1: that cannot be told. A folder that is
+ * refused is a problem of the file. */
+static int find_manifest(struct look *l, enum wanted wanted)
+{
+    const struct attribute *told = l->has_attribute == ATTRIBUTE_FOUND ? &l->attribute : NULL;
+    char place[PATH_MAX];
+    for (unsigned i = 0; i < LOOKUP_PLACES; i++) {
+        int there = lookup_place(l->path, told, secure_getenv("ATO_REFLECTION_DIR"), i, place);
+        if (there == 1)
+            there = look_folder(&l->folder, place);
         if (there == -2 && l->state != LOOK_DAMAGED)
             judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
         if (there == -1)
             return -1;
-        if (there != 1)
-            continue;
-        there = look_manifest(&l->folder, l->identity.inode, &l->manifest);
-        if (there == 1 && is_wanted(l, &l->manifest))
-            return 0;
-        if (there == 1)
-            look_manifest_close(&l->manifest);
-        int saved = errno;
+        if (there == 1 && (there = find_in_folder(l, wanted)) == 1)
+            return 1;
+        KEEP_ERRNO();
         folder_close(&l->folder);
-        if (there < 0) {
-            errno = saved;
+        if (there == -1)
             return -1;
-        }
     }
     return 0;
 }
 
 static void open_reflection(struct look *l)
 {
-    struct pairing_names n = pairing_names(l->identity.inode);
+    struct pairing_names n = pairing_names(l->number);
     struct stat st;
     l->reflection = look_into(&l->folder, n.reflection, &st);
     l->reflection_error = l->reflection < 0 ? errno : 0;
@@ -407,6 +412,7 @@ static void forget(struct look *l)
         close(l->reflection);
     l->reflection = -1;
     l->state = LOOK_PLAIN;
+    l->orphan = ORPHAN_NONE;
     l->problem[0] = '\0';
     l->ways = 0;
     l->cut_growth = l->cut_shrink = l->bad_words = false;
@@ -419,7 +425,7 @@ static void forget(struct look *l)
 static bool is_unchanged(const struct look *l)
 {
     static char now[MANIFEST_BYTES];
-    struct pairing_names n = pairing_names(l->identity.inode);
+    struct pairing_names n = pairing_names(l->number);
     struct stat st;
     if (l->manifest.fd < 0)
         return true;
@@ -474,9 +480,15 @@ static int look_once(struct look *l)
         judge_set(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
         return 0;
     }
-    if (find_manifest(l) < 0)
+    const bool carries = l->has_attribute == ATTRIBUTE_FOUND;
+    int found = find_manifest(l, OWN);
+    if (found == 0 && (!carries || is_copied(l)))
+        found = find_manifest(l, ORPHAN);
+    if (found == 0 && !carries)
+        found = find_manifest(l, ANY);
+    if (found < 0)
         return -1;
-    if (l->has_attribute == ATTRIBUTE_FOUND && l->attribute.inode != l->identity.inode) {
+    if (is_copied(l) && l->manifest.fd < 0) {
         judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
                   "carries the attribute of the file with inode %" PRIu64
                   ", from which it was copied or moved while that was not plain: parts of the "

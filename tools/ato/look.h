@@ -9,8 +9,7 @@
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
 
-#include "reflection/pairing/folder.h"
-#include "reflection/pairing/identity.h"
+#include "reflection/pairing/orphan.h"
 
 #include <sys/stat.h>
 
@@ -52,6 +51,7 @@ enum look_state {
     LOOK_DEPLOYED,     /* all content is in the file, the reflection is being removed */
     LOOK_COPIED,       /* with the attribute, or the header (lib/sqlite/mask.h), of another file */
     LOOK_LOST,         /* its attribute names a reflection that is not found */
+    LOOK_APART,        /* it was restored, and its reflection is an orphan (orphan.h) */
     LOOK_DAMAGED,      /* ato_mmap() refuses it */
 };
 
@@ -63,6 +63,7 @@ enum look_way {
     WAY_BRING_BACK = 8,  /* what is missing or damaged */
     WAY_COPY_AGAIN = 16, /* from a source that is plain */
     WAY_UNSET = 32,      /* the attribute */
+    WAY_MAP = 64,        /* ato_mmap() does not refuse it */
 };
 
 struct look {
@@ -74,6 +75,8 @@ struct look {
     struct attribute attribute;
     struct folder folder; /* where its manifest is; fd -1: there is none */
     struct look_manifest manifest;
+    uint64_t number; /* in the names of manifest and reflection: the file's inode, or an orphan's */
+    enum orphan_finding orphan;
     int reflection; /* -1: none, or it cannot be opened (errno: reflection_error) */
     int reflection_error;
     uint64_t reflection_length, reflection_storage;

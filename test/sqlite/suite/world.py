@@ -185,7 +185,10 @@ class World:
                 pass # the process has ended, or belongs to another user
         owner = NOBODY if self.as_root else os.geteuid()
         for path in set(glob.glob('/dev/shm/ato-*')) - self.objects:
-            if os.stat(path).st_uid == owner and path not in mapped:
-                os.unlink(path)
-                removed += 1
+            try:
+                if os.stat(path).st_uid == owner and path not in mapped:
+                    os.unlink(path)
+                    removed += 1
+            except FileNotFoundError:
+                pass # its last process has just ended
         return removed

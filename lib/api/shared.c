@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ato_shared(): memory for the processes that use a file, mapped or not, and have locks of their own on it.
+ *
+ * The memory is an object `/ato-<device>-<inode>-<user>` in /dev/shm, which that user has made. Each process that uses it has a write lock on
+ * a byte of the file far behind its end. The number of the byte tells later processes which object it is:
+ *
+ *   bits 0-9    a number of its own
+ *   bits 10-29  a random number, which is in the object, too
+ *   bits 30-61  the user
+ *   bit 62      1
+ *
+ * So a process finds the object that living processes use, and makes one if there are none. Where /dev/shm is not the same, as in
+ * containers, and where somebody has removed the object there, it is missing or has another random number. Only who may write to the
+ * file gets such a lock, so that nobody else can lead a process to an object.
+ */
+#include "lib/api/shared.h"
+
+#include "ato.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/fault.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { OWN_BITS = 10, RANDOM_BITS = 20, USER_AT = OWN_BITS + RANDOM_BITS };
+
+#define FIRST_BYTE (1ll << 62)
+
+struct object {
+    int file; /* the caller's descriptor */
+    struct identity identity;
+    uint32_t user, random;
+    size_t bytes; /* with the header */
+    char name[64];
+    int fd;
+    char *base; /* NULL: not mapped */
+};
+
+/* A page before the object, which is this process's. */
+struct before {
+    struct fault_target faults; /* in the object (fault.h) */
+    char name[64];              /* of the object */
+};
+
+enum { BEFORE = PAGE_BYTES };
+
+static struct before *before(const char *base)
+{
+    return (struct before *)(uintptr_t)(base - BEFORE);
+}
+
+static void unmap(char *base, size_t bytes)
+{
+    if (!base)
+        return;
+    fault_unmap(base, bytes);
+    (void)munmap(base - BEFORE, BEFORE);
+}
+
+void shared_memory_name(char name[64], dev_t device, ino_t inode, uid_t user)
+{
+    (void)snprintf(name, 64, "/ato-%jx-%ju-%u", (uintmax_t)device, (uintmax_t)inode,
+                   (unsigned)user);
+}
+
+static int map(struct object *o)
+{
+    const int prot = PROT_READ | PROT_WRITE;
+    char *all = mmap(NULL, BEFORE + o->bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED ||
+        mmap(all + BEFORE, o->bytes, prot, MAP_SHARED | MAP_FIXED, o->fd, 0) == MAP_FAILED) {
+        report_errno(errno, "cannot map the shared memory /dev/shm%s", o->name);
+        KEEP_ERRNO();
+        if (all != MAP_FAILED)
+            munmap(all, BEFORE + o->bytes);
+        return -1;
+    }
+    o->base = all + BEFORE;
+    madvise(all, BEFORE + o->bytes, MADV_DONTFORK);
+    madvise(all, BEFORE + o->bytes, MADV_DONTDUMP);
+    fault_watch(o->base, (o->bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES,
+                &before(o->base)->faults);
+    memcpy(before(o->base)->name, o->name, sizeof(o->name));
+    return 0;
+}
+
+/* Locks a byte that tells which object it is. */
+static int tell(const struct object *o)
+{
+    const off_t first = FIRST_BYTE | (off_t)o->user << USER_AT | (off_t)o->random << OWN_BITS;
+    enum locks_answer answer = LOCKS_TAKEN;
+    for (off_t own = 0; answer == LOCKS_TAKEN && own < 1 << OWN_BITS; own++)
+        answer = locks_try(o->file, F_WRLCK, first + own, 1);
+    if (answer == LOCKS_MINE)
+        return 0;
+    return answer == LOCKS_TAKEN
+               ? report_error(EBUSY,
+                              "%d processes share memory for the file of descriptor %d already",
+                              1 << OWN_BITS, o->file)
+               : report_errno(errno, "cannot lock a byte of the file of descriptor %d", o->file);
+}
+
+/* ---- the first one ---- */
+
+static int allocate(const struct object *o)
+{
+    struct rlimit limit;
+    /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && o->bytes > limit.rlim_cur)
+        return report_error(EFBIG,
+                            "no shared memory /dev/shm%s: it has %zu bytes, which this process's "
+                            "limit on the size of files (RLIMIT_FSIZE) forbids",
+                            o->name, o->bytes);
+    return fsops->fallocate(o->fd, 0, 0, (off_t)o->bytes) == 0
+               ? 0
+               : report_errno(errno, "no shared memory /dev/shm%s", o->name);
+}
+
+/* Makes the object anew, which dead processes of this user may have left. */
+static int make(struct object *o)
+{
+    o->user = geteuid();
+    if (identity_random(&o->random, sizeof(o->random)) < 0)
+        return -1;
+    o->random &= (1u << RANDOM_BITS) - 1;
+    shared_memory_name(o->name, o->identity.device, o->identity.inode, o->user);
+    (void)fsops->shm_unlink(o->name);
+    o->fd = fsops->shm_open(o->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (o->fd < 0)
+        return report_errno(errno, "cannot make the shared memory /dev/shm%s", o->name);
+    if (ownership_give(&o->identity.trust, o->fd) < 0)
+        return report_errno(errno, "cannot set the mode of /dev/shm%s", o->name);
+    if (allocate(o) < 0 || map(o) < 0)
+        return -1;
+    struct shared_memory *h = (struct shared_memory *)o->base;
+    h->random = o->random;
+    h->user = o->user;
+    h->device = o->identity.device;
+    h->inode = o->identity.inode;
+    h->bytes = o->bytes;
+    __atomic_store_n(&h->magic, SHARED_MEMORY_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* ---- those that come later ---- */
+
+/* Asks which object it is. *is_first: no process has one. */
+static int ask(struct object *o, bool *is_first)
+{
+    struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = FIRST_BYTE};
+    if (fcntl(o->file, F_OFD_GETLK, &l) < 0)
+        return report_errno(errno, "cannot ask for the locks on the file of descriptor %d",
+                            o->file);
+    *is_first = l.l_type == F_UNLCK || l.l_start < FIRST_BYTE;
+    if (*is_first)
+        return 0;
+    o->user = (uint32_t)(l.l_start >> USER_AT); /* without bit 62 */
+    o->random = (uint32_t)(l.l_start >> OWN_BITS) & ((1u << RANDOM_BITS) - 1);
+    shared_memory_name(o->name, o->identity.device, o->identity.inode, o->user);
+    return 0;
+}
+
+/* Returns whether the object that is open is the one. */
+static bool is_it(const struct object *o)
+{
+    struct shared_memory h;
+    struct stat st;
+    return fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
+           pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
+           h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
+           h.inode == o->identity.inode;
+}
+
+static int join(struct object *o)
+{
+    o->fd = fsops->shm_open(o->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (o->fd < 0 && errno != ENOENT)
+        return report_errno(errno, "cannot open the shared memory /dev/shm%s", o->name);
+    if (o->fd < 0 || !is_it(o))
+        return report_error(EBUSY,
+                            "other processes use the file, and their shared memory /dev/shm%s is "
+                            "not here, or another one has this name: they have a different "
+                            "/dev/shm, as in containers (share it, for instance by --ipc), or "
+                            "somebody has removed it",
+                            o->name);
+    return map(o);
+}
+
+/* ---- the calls ---- */
+
+void *ato_shared(int fd, size_t bytes)
+{
+    bool is_first = false;
+    struct object o = {.file = fd, .fd = -1, .bytes = SHARED_MEMORY_AT + bytes};
+    if (bytes - 1 >= ATO_SHARED_MAX)
+        return report_null(EINVAL, "%zu bytes are not between 1 and %d", bytes, ATO_SHARED_MAX);
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0)
+        return report_errno(errno, "descriptor %d", fd), NULL;
+    if ((flags & O_ACCMODE) != O_RDWR)
+        return report_null(EACCES, "descriptor %d is not open for reading and writing", fd);
+    const bool done = identity_of(fd, &o.identity) == 0 && ask(&o, &is_first) == 0 &&
+                      (is_first ? make(&o) : join(&o)) == 0 && tell(&o) == 0;
+    KEEP_ERRNO();
+    if (!done && is_first && o.fd >= 0)
+        (void)fsops->shm_unlink(o.name);
+    if (o.fd >= 0)
+        close(o.fd);
+    if (done)
+        return o.base + SHARED_MEMORY_AT;
+    unmap(o.base, o.bytes);
+    return NULL;
+}
+
+int ato_shared_check(const void *memory)
+{
+    if (!memory)
+        return report_error(EINVAL, "no memory of ato_shared() is given");
+    const char *base = (const char *)memory - SHARED_MEMORY_AT;
+    if (__builtin_expect(!__atomic_load_n(&before(base)->faults.met, __ATOMIC_RELAXED), 1))
+        return 0;
+    return report_error(EIO,
+                        "another program made the memory of ato_shared() shorter, in /dev/shm: "
+                        "give it back in all processes, then take it anew");
+}
+
+int ato_shared_end(int fd, void *memory, size_t bytes, int is_last)
+{
+    char *base = (char *)memory - SHARED_MEMORY_AT;
+    if (!memory || bytes - 1 >= ATO_SHARED_MAX)
+        return report_error(EINVAL, "no memory of ato_shared() is given");
+    if (is_last)
+        (void)fsops->shm_unlink(before(base)->name);
+    unmap(base, SHARED_MEMORY_AT + bytes);
+    return locks_drop(fd, FIRST_BYTE, 0) == 0
+               ? 0
+               : report_errno(errno, "cannot unlock the file of descriptor %d", fd);
+}

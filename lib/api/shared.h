@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The objects of ato_shared() in /dev/shm, for `ato gc`. */
+#ifndef ATO_LIB_API_SHARED_H
+#define ATO_LIB_API_SHARED_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Begins an object. Any process that may write to the file may write to it. */
+struct shared_memory {
+    uint64_t magic; /* stored last */
+    uint32_t random, user;
+    uint64_t device, inode; /* of the file */
+    uint64_t bytes;         /* with this header */
+};
+
+#define SHARED_MEMORY_MAGIC 0x4c52544f4d454d31ull
+
+enum { SHARED_MEMORY_AT = 4096 }; /* where the caller's bytes begin */
+
+/* The name of the object that `user` has made for a file. */
+void shared_memory_name(char name[64], dev_t device, ino_t inode, uid_t user);
+
+#endif

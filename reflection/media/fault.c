@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/media/fault.h"
+
+#include "reflection/media/bitmap.h"
+#include "reflection/media/report.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- the views ---- */
+
+struct range {
+    uint32_t changes;   /* odd: it is being changed */
+    uint64_t base, end; /* 0, 0: none */
+    struct fault_target *target;
+};
+
+enum { RANGES = 127 };
+
+/* Never freed, since a handler may be reading them. */
+struct block {
+    struct block *next;
+    struct range ranges[RANGES];
+};
+
+static struct block first, *blocks = &first;
+
+pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* With the lock. A handler that reads a mixture of old and new sees that `changes` is odd, or has changed. */
+static void set(struct range *r, uint64_t base, uint64_t end, struct fault_target *target)
+{
+    const uint32_t changes = __atomic_load_n(&r->changes, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->changes, changes + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&r->base, base, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->end, end, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->target, target, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->changes, changes + 2, __ATOMIC_RELEASE);
+}
+
+/* With the lock. Returns the range that begins at `base`; 0: an unused one. NULL: there is none. */
+static struct range *range_at(uint64_t base)
+{
+    for (struct block *b = blocks; b; b = b->next)
+        for (struct range *r = b->ranges; r < b->ranges + RANGES; r++)
+            if (r->base == base)
+                return r;
+    return NULL;
+}
+
+void fault_watch(const void *at, size_t n, struct fault_target *target)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)at;
+    KEEP_ERRNO();
+    pthread_mutex_lock(&fault_lock);
+    struct range *r = range_at(0);
+    struct block *more = r ? NULL : calloc(1, sizeof(*more));
+    if (more) {
+        r = more->ranges;
+        more->next = blocks;
+        __atomic_store_n(&blocks, more, __ATOMIC_RELEASE); /* pairs with find() */
+    }
+    if (r)
+        set(r, base, base + n, target);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+void fault_lengthen(const void *at, size_t n)
+{
+    pthread_mutex_lock(&fault_lock);
+    struct range *r = range_at((uint64_t)(uintptr_t)at);
+    if (r) /* one store: a handler may see either end */
+        __atomic_store_n(&r->end, r->base + n, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+void fault_retarget(const void *at, struct fault_target *target)
+{
+    pthread_mutex_lock(&fault_lock);
+    struct range *r = at ? range_at((uint64_t)(uintptr_t)at) : NULL;
+    if (r)
+        __atomic_store_n(&r->target, target, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+void fault_unmap(void *at, size_t n)
+{
+    if (!at)
+        return;
+    pthread_mutex_lock(&fault_lock);
+    struct range *r = range_at((uint64_t)(uintptr_t)at);
+    if (r) /* before another thread gets the addresses */
+        set(r, 0, 0, NULL);
+    pthread_mutex_unlock(&fault_lock);
+    munmap(at, n);
+}
+
+void fault_forget_all(void)
+{
+    for (struct block *b = blocks; b; b = b->next)
+        for (struct range *r = b->ranges; r < b->ranges + RANGES; r++)
+            set(r, 0, 0, NULL);
+}
+
+/* Returns the target of the view in which the address lies; NULL: none. A view does not go away while a thread is in a call that uses it:
+ * so a range that is being changed is another one. */
+static struct fault_target *find(uint64_t at)
+{
+    for (struct block *b = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE); b; b = b->next)
+        for (const struct range *r = b->ranges; r < b->ranges + RANGES; r++) {
+            const uint32_t changes = __atomic_load_n(&r->changes, __ATOMIC_ACQUIRE);
+            const uint64_t base = __atomic_load_n(&r->base, __ATOMIC_RELAXED),
+                           end = __atomic_load_n(&r->end, __ATOMIC_RELAXED);
+            struct fault_target *target = __atomic_load_n(&r->target, __ATOMIC_RELAXED);
+            __atomic_thread_fence(__ATOMIC_ACQUIRE);
+            if (at >= base && at < end && !(changes & 1) &&
+                __atomic_load_n(&r->changes, __ATOMIC_RELAXED) == changes)
+                return target;
+        }
+    return NULL;
+}
+
+/* ---- poison ---- */
+
+static char *page_of(const void *at)
+{
+    return (char *)((uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1));
+}
+
+/* Puts a page of this process in the place of the one that `poisoned` lies in, with `poisoned` set, and the same bytes elsewhere;
+ * zeros, if these are lost. At once: other threads see the one page or the other. */
+static bool replace_header(uint32_t *poisoned, bool is_lost)
+{
+    char *page = page_of(poisoned);
+    char *fresh =
+        mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED)
+        return false;
+    if (!is_lost)
+        memcpy(fresh, page, PAGE_BYTES); /* a fault here: the handler puts zeros there first */
+    *(uint32_t *)(fresh + ((char *)poisoned - page)) = 1;
+    madvise(fresh, PAGE_BYTES, MADV_DONTFORK);
+    return mremap(fresh, PAGE_BYTES, PAGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
+}
+
+void fault_poison_here(struct fault_target *t)
+{
+    if (t->poisoned && !__atomic_load_n(t->poisoned, __ATOMIC_RELAXED))
+        (void)replace_header(t->poisoned, false);
+}
+
+/* For all processes, if this one may tell them. A fault here: the handler has replaced the page, with `poisoned` set. */
+static void poison(struct fault_target *t)
+{
+    if (t->read_only)
+        fault_poison_here(t);
+    else if (t->poisoned)
+        __atomic_store_n(t->poisoned, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- the handler ---- */
+
+/* What the program had before. It changes no more when the handler is installed, except for SA_RESETHAND. */
+static struct sigaction before;
+static bool is_installed;
+
+/* The file is poisoned first: a thread that reads zeros from the new page sees `poisoned` after that. One page at a time, also where
+ * a larger one of persistent memory is lost: the next access beside it faults again. */
+static bool handle(void *address)
+{
+    struct fault_target *t = find((uint64_t)(uintptr_t)address);
+    char *page = page_of(address);
+    if (!t)
+        return false;
+    __atomic_store_n(&t->met, true, __ATOMIC_RELAXED);
+    if (t->poisoned && page_of(t->poisoned) == page)
+        return replace_header(t->poisoned, true);
+    poison(t);
+    if (mmap(page, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) != page)
+        return false;
+    madvise(page, PAGE_BYTES, MADV_DONTFORK);
+    return true;
+}
+
+/* Does what the kernel would do without the handler. `repeats`: the access is made again when the handler returns. */
+static void pass_on(int signal, siginfo_t *info, void *context, bool repeats)
+{
+    const struct sigaction action = before;
+    if (action.sa_flags & SA_RESETHAND)
+        before = (struct sigaction){.sa_handler = SIG_DFL};
+    if (action.sa_handler == SIG_IGN && !repeats)
+        return;
+    if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+        const struct sigaction dies = {.sa_handler = SIG_DFL};
+        sigaction(signal, &dies, NULL);
+        if (!repeats)
+            raise(signal);
+        return;
+    }
+    sigset_t mask = action.sa_mask;
+    if (!(action.sa_flags & SA_NODEFER))
+        sigaddset(&mask, signal);
+    pthread_sigmask(SIG_BLOCK, &mask, NULL); /* until the handler returns */
+    if (action.sa_flags & SA_SIGINFO)
+        action.sa_sigaction(signal, info, context);
+    else
+        action.sa_handler(signal);
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    KEEP_ERRNO();
+    /* Codes below 1 are of signals that a process sent. BUS_MCEERR_AO tells of lost memory that nobody has accessed. */
+    const bool repeats = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
+    if (!repeats || info->si_code == BUS_ADRALN || !handle(info->si_addr))
+        pass_on(signal, info, context, repeats);
+}
+
+void fault_install(void)
+{
+    struct sigaction own = {.sa_sigaction = on_fault};
+    pthread_mutex_lock(&fault_lock);
+    if (!is_installed && sigaction(SIGBUS, NULL, &before) == 0) {
+        /* SA_NODEFER: poison() may fault. SA_ONSTACK: a thread with an alternate stack may have no room on the other one. */
+        sigemptyset(&own.sa_mask);
+        own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (before.sa_flags & SA_RESTART);
+        is_installed = sigaction(SIGBUS, &own, &before) == 0;
+    }
+    pthread_mutex_unlock(&fault_lock);
+}
