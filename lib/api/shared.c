@@ -239,9 +239,9 @@ int ato_shared_check(const void *memory)
 
 int ato_shared_end(int fd, void *memory, size_t bytes, int is_last)
 {
-    char *base = (char *)memory - SHARED_MEMORY_AT;
     if (!memory || bytes - 1 >= ATO_SHARED_MAX)
         return report_error(EINVAL, "no memory of ato_shared() is given");
+    char *base = (char *)memory - SHARED_MEMORY_AT;
     if (is_last)
         (void)fsops->shm_unlink(before(base)->name);
     unmap(base, SHARED_MEMORY_AT + bytes);

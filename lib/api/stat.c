@@ -5,20 +5,19 @@
 #include "lib/read/guard.h"
 #include "lib/read/reader.h"
 #include "reflection/media/bitmap.h"
-#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
+/* Words that are read at once: some, for the stack. */
+enum { STEP = 128 };
+
 /* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
-    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
-                                                                         words + CHUNK_PAGES;
-    if (!words)
-        return report_error(ENOMEM, "no memory to count the slices of %s", f->pairing.path);
+    uint64_t words[STEP], pages[STEP];
     *slices = 0;
     if (f->pairing.reflection < 0) /* a reader's plain file */
         return 0;
@@ -27,11 +26,14 @@ static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
         return -1;
     FOR_EACH_META(chunk, f->pairing.reflection, file_format(f), 0, (places + each - 1) / each)
     {
-        const uint64_t n = lesser(places - chunk * each, each);
-        if (file_read_words(f, chunk * each, n, words, pages) < 0)
-            return -1;
-        for (uint64_t i = 0; i < n; i++)
-            *slices += pages[i] < layout_pages(size) ? bitmap_count(words[i]) : 0;
+        const uint64_t end = lesser(places, (chunk + 1) * each);
+        for (uint64_t at = chunk * each, n; at < end; at += n) {
+            n = lesser(end - at, STEP);
+            if (file_read_words(f, at, n, words, pages) < 0)
+                return -1;
+            for (uint64_t i = 0; i < n; i++)
+                *slices += pages[i] < layout_pages(size) ? bitmap_count(words[i]) : 0;
+        }
     }
     return 0;
 }

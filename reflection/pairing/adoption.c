@@ -12,6 +12,7 @@
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
+#include "reflection/pairing/reunion.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -385,16 +386,15 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     /* After a kill, what is visible of the original may not be durable.
      * persist-order R6 (writer: W6 in lib/api/write.c): a word that was stored in place.
      * persist-order R3 (writer: P1): the attribute, if a birth was interrupted right after setting it.
-     * In domain process nothing was flushed; nor, perhaps, was what a restore has copied. Before the record has another domain, bytes become durable before the words that
-     * make them valid (I1), and lanes, or that they are cut off (recover_slots()), before they count after a power cut. */
+     * In domain process nothing was flushed; nor, perhaps, was what a restore has copied. Before the record has another domain, bytes
+     * become durable before the words that make them valid (I1), and lanes, or that they are cut off (recover_slots()), before they
+     * count after a power cut. */
     const bool used = pr->record.state != MANIFEST_CLEAN || copy;
     const bool unflushed = used && (copy || pr->record.domain == PERSIST_PROCESS);
     if ((used && fsops_fsync(pr->original) < 0) ||
         (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    /* persist-order R3 (writer: U4): the manifest's name, if a reunion was interrupted right after its renaming. */
-    if (settle_manifest(pr) < 0 ||
-        (unfinished && (folder_sync(&pr->folder) < 0 || birth_end(pr) < 0)))
+    if (settle_manifest(pr) < 0 || (unfinished && reunion_end(pr) < 0))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */

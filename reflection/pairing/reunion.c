@@ -52,6 +52,13 @@ int reunion_decide(struct pairing *pr)
     return birth_write_record(pr);
 }
 
+int reunion_end(struct pairing *pr)
+{
+    /* persist-order U4 (reader: lookup()): both names are durable before the attribute no longer tells the old number.
+     * persist-order R3 (writer: reunion_finish()): also if a process that died had renamed them. */
+    return folder_sync(&pr->folder) < 0 ? -1 : birth_end(pr);
+}
+
 int reunion_finish(struct pairing *pr)
 {
     const struct pairing_names was = pr->names, own = pairing_names(pr->identity.inode);
@@ -66,14 +73,11 @@ int reunion_finish(struct pairing *pr)
             return -1;
         if (fsops->renameat(f->fd, was.manifest, own.manifest) < 0)
             return folder_error(f, own.manifest, "cannot rename a manifest to");
-        /* persist-order U4 (reader: lookup()): both names are durable before the attribute no longer tells the old number. */
-        if (folder_sync(f) < 0)
-            return -1;
     }
     pr->names = own;
     pr->orphan = false;
     report_log(REPORT_WARNING,
                "%s, which was restored or copied, is joined with its reflection %s/%s", pr->path,
                f->path, own.reflection);
-    return birth_end(pr);
+    return reunion_end(pr);
 }

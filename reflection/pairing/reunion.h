@@ -12,7 +12,7 @@
  * the search for orphans does. The id is new since the source may be in use: its shared memory has its id in its name. If the restored
  * file has its old number, the id stays, and step 1 decides.
  *
- * For pairing_open.c. The caller holds the attach lock and all slots of the orphan's manifest, which is mapped. Results: 0, or -1
+ * For pairing_open.c, and adopt(). The caller holds the attach lock and all slots of the orphan's manifest, which is mapped. Results: 0, or -1
  * with a sentence. An orphan whose place is taken by another one is refused: that has to be reunited first.
  */
 #ifndef ATO_REFLECTION_PAIRING_REUNION_H
@@ -25,5 +25,8 @@ int reunion_decide(struct pairing *pr);
 
 /* Steps 3 and 4. The next pairing_find() finds the file's own pairing. */
 int reunion_finish(struct pairing *pr);
+
+/* Step 4 alone: of a reunion, or a birth, whose process died before it. */
+int reunion_end(struct pairing *pr);
 
 #endif

@@ -18,8 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long after this process the witness may get a signal that is sent to both. systemd sends to one process after the other. */
-enum { APART_MS = 50 };
+/* How long after this process the witness may get a signal that is sent to both, as systemd sends to one process after the other; and how
+ * long before: this process may be busy, or have to wait for a processor. */
+enum { LATE_MS = 50, EARLY_MS = 1000 };
 
 enum { SIGNALS = _NSIG };
 
@@ -124,7 +125,7 @@ static int start(struct running *r, char *const *words, const sigset_t *mask)
     return error;
 }
 
-/* Returns whether the witness has got a signal that it has not noted: on a busy machine that takes longer than APART_MS. */
+/* Returns whether the witness has got a signal that it has not noted: on a busy machine that takes longer than LATE_MS. */
 static bool is_on_its_way(pid_t witness, int number)
 {
     char name[64], line[256];
@@ -141,15 +142,15 @@ static bool is_on_its_way(pid_t witness, int number)
 /* Passes on what has waited for the witness, unless it got the same. Returns true if some still wait. */
 static bool pass_on(struct running *r)
 {
-    const uint64_t apart = APART_MS * 1000000ull, now = clock_ns();
+    const uint64_t late = LATE_MS * 1000000ull, early = EARLY_MS * 1000000ull, now = clock_ns();
     bool wait = false;
     for (int number = 1; number <= SIGRTMAX; number++) {
         struct waiting *w = &r->waiting[number];
         if (!w->since)
             continue;
-        if (__atomic_load_n(&r->heard[number], __ATOMIC_RELAXED) + apart > w->since)
+        if (__atomic_load_n(&r->heard[number], __ATOMIC_RELAXED) + early > w->since)
             __atomic_store_n(&r->heard[number], 0, __ATOMIC_RELAXED);
-        else if (w->since + apart > now || is_on_its_way(r->witness, number)) {
+        else if (w->since + late > now || is_on_its_way(r->witness, number)) {
             wait = true;
             continue;
         } else if (number >= SIGRTMIN)
@@ -173,14 +174,16 @@ static void wait_for_signal(struct running *r, const sigset_t *passed)
 
 /* Waits for children that changed their state: as process 1 of a container this process has some that it did not start. Returns
  * true when the program has ended. */
-static bool has_ended(const struct running *r, int *status)
+static bool has_ended(struct running *r, int *status)
 {
     pid_t pid;
     while ((pid = waitpid(-1, status, WNOHANG | WUNTRACED)) > 0) {
         const int stop = pid == r->program && WIFSTOPPED(*status) ? WSTOPSIG(*status) : 0;
-        if (stop == SIGTSTP || stop == SIGTTIN || stop == SIGTTOU)
+        if (stop == SIGTSTP || stop == SIGTTIN || stop == SIGTTOU) {
+            r->waiting[SIGTSTP].since = 0; /* the program has got it */
             (void)kill(getpid(), SIGSTOP);
-        else if (pid == r->program && !stop)
+        }
+        if (pid == r->program && !stop)
             return true;
     }
     return false;
