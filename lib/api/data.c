@@ -188,7 +188,10 @@ static __attribute__((noinline)) void *copy_many(void *dst, const void *src, siz
     struct mapping *from = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
     if (from) {
         CALL_ON(call, from);
-        if (read_at_once(from, src, dst, n, false, NULL)) {
+        const uint64_t offset = from->offset + (uint64_t)((const char *)src - from->base);
+        if (__builtin_expect(from->flags & ATO_PLAIN, 0)
+                ? reader_read_plain(from, offset, dst, n)
+                : read_at_once(from, src, dst, n, false, NULL)) {
             range_count_read(from, n);
             return dst;
         }

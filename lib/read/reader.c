@@ -271,10 +271,10 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     struct file *f = m->file;
     struct read_versions v;
-    if (f->reader->plain && offset - m->offset + n <= m->length) {
-        memcpy(dst, m->base + (offset - m->offset), n);
-        return file_check(f); /* after the copy (fault.h) */
-    }
+    if (f->reader->plain && reader_read_plain(m, offset, dst, n))
+        return 0;
+    if (file_check(f) < 0)
+        return -1;
     if (read_versions_init(&v, page_span_count(offset, n)) < 0)
         return -1;
     struct wanted w = {.f = f, .offset = offset, .n = n, .dst = dst, .versions = v.of};

@@ -57,6 +57,16 @@ extern unsigned reader_patience_ms; /* of a read and of ato_stat() */
 int reader_open(struct file *f, int fd, const struct identity *identity,
                 const struct file_wish *wish);
 
+/* With ATO_PLAIN: reads a range from the caller's view. Returns false if it does not lie in it, or a fault poisoned the file. */
+static inline bool reader_read_plain(const struct mapping *m, uint64_t offset, char *dst,
+                                     uint64_t n)
+{
+    if (__builtin_expect(offset - m->offset + n > m->length, 0))
+        return false;
+    m->file->persist.kernel->plain(dst, m->base + (offset - m->offset), n);
+    return !file_is_poisoned(m->file); /* after the copy (fault.h) */
+}
+
 /* As read_bytes(), of a range that ended within the file when it was checked. EAGAIN after a second, or
  * three while no process writes: recovery is necessary, or the range is written to all the time. */
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);

@@ -203,11 +203,12 @@ static int begin_to_stage(struct connection *c, int code)
     if (c->is_below && !c->pending.view && is_changed(c))
         return fault_of_lost_locks(c);
     int r = map_to_write(c, true, code);
-    if (r == SQLITE_OK)
+    const bool masks = r == SQLITE_OK && !mask_is_complete(c->pending.view);
+    if (masks) /* where another program has taken it off it stays off */
         r = database_check_mask(db, c->name);
     if (r != SQLITE_OK)
         return r;
-    r = mask_put_on(c->pending.view);
+    r = masks ? mask_put_on(c->pending.view) : 0;
     db->guarded = r == 0;
     if (r == 0 && db->memory)
         locks_set_masked(&db->locks, true);

@@ -52,9 +52,9 @@ static uint64_t wait_of(const struct connection *c)
 }
 
 /* How long locks of the VFS below are waited for, a nap at a time. */
-static uint64_t deadline(const struct connection *c)
+static uint64_t below_wait(const struct connection *c)
 {
-    return locks_clock() + (uses_below(c) ? 0 : wait_of(c));
+    return uses_below(c) ? 0 : wait_of(c);
 }
 
 static void nap(void)
@@ -272,7 +272,7 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
 /* Waits for other processes that begin or end, and for programs that are reading. */
 static int begin_memory(struct connection *c)
 {
-    const uint64_t end = deadline(c);
+    const uint64_t end = locks_clock() + below_wait(c);
     int r;
     while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && locks_clock() < end)
         nap();
@@ -564,7 +564,7 @@ static int share_by_below(struct connection *c)
 static int lock_below(struct connection *c, int level)
 {
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
-    const uint64_t end = deadline(c);
+    const uint64_t end = locks_clock() + below_wait(c);
     int r;
     while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && waits && locks_clock() < end)
         nap();
@@ -616,7 +616,7 @@ static bool is_reserved_below(struct connection *c)
  * memory. */
 static int share(struct connection *c)
 {
-    const uint64_t end = deadline(c);
+    uint64_t end = 0;
     if (__atomic_load_n(&c->db->is_busy, __ATOMIC_RELAXED))
         (void)begin_or_join(c, true);
     for (;;) {
@@ -630,7 +630,10 @@ static int share(struct connection *c)
             if (c->db->memory)
                 return r;
         }
-        const bool is_over = locks_clock() >= end;
+        const uint64_t now = locks_clock(); /* not in memory: it takes as long as the rest */
+        if (!end)
+            end = now + below_wait(c);
+        const bool is_over = now >= end;
         if (r == SQLITE_OK && !is_over && is_reserved_below(c)) {
             r = unlock_below(c, SQLITE_LOCK_SHARED, SQLITE_LOCK_NONE);
             r = r == SQLITE_OK ? SQLITE_BUSY : r;
