@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How long are an open, an update and a close of a database, beside SQLite's own VFS with journal_mode=TRUNCATE?
 
-usage: benchmarks/sqlite_life.py EXTENSION FOLDER [N]
+usage: benchmarks/sqlite_life.py [--read] EXTENSION FOLDER [N]
 
 EXTENSION is libato_sqlite.so; FOLDER gets two databases; N lives of each, by turns (100). Both survive a power cut where
-FOLDER is on a disk, and a kill where it is on tmpfs. Prints medians, in milliseconds, and their ratio.
+FOLDER is on a disk, and a kill where it is on tmpfs. --read: each life has a SELECT instead of the update. Prints medians, in
+milliseconds, and their ratio.
 """
 import os
 import sqlite3
@@ -24,17 +25,20 @@ def make(path):
     db.close()
 
 
-def live(path, vfs, value):
+def live(path, vfs, value, reads):
     began = time.perf_counter()
     db = sqlite3.connect(f"file:{path}?vfs={vfs}", uri=True, isolation_level=None)
-    if vfs == "unix":
-        db.execute("PRAGMA journal_mode=TRUNCATE").fetchall()
-    db.execute("UPDATE t SET b = ? WHERE a = 500", (value,))
+    if reads:
+        db.execute("SELECT b FROM t WHERE a = 500").fetchall()
+    else:
+        if vfs == "unix":
+            db.execute("PRAGMA journal_mode=TRUNCATE").fetchall()
+        db.execute("UPDATE t SET b = ? WHERE a = 500", (value,))
     db.close()
     return (time.perf_counter() - began) * 1000
 
 
-def main(extension, folder, count="100"):
+def main(reads, extension, folder, count="100"):
     loader = sqlite3.connect(":memory:")
     loader.enable_load_extension(True)
     loader.load_extension(os.path.abspath(extension))
@@ -44,14 +48,15 @@ def main(extension, folder, count="100"):
     took = {vfs: [] for vfs in paths}
     for i in range(int(count) + 5):
         for vfs, path in paths.items():
-            took[vfs].append(live(path, vfs, f"{i:05}" * 20))
+            took[vfs].append(live(path, vfs, f"{i:05}" * 20, reads))
     ato, stock = (statistics.median(took[vfs][5:]) for vfs in ("ato", "unix"))
-    print(f"libato {ato:.2f} ms, SQLite's own VFS {stock:.2f} ms, ratio {ato / stock:.2f}")
+    print(f"libato {ato:.3f} ms, SQLite's own VFS {stock:.3f} ms, ratio {ato / stock:.2f}")
     for path in paths.values():
         os.unlink(path)
 
 
 if __name__ == "__main__":
-    if not 3 <= len(sys.argv) <= 4:
+    words = [word for word in sys.argv[1:] if word != "--read"]
+    if not 2 <= len(words) <= 3:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main("--read" in sys.argv, *words)
