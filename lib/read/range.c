@@ -52,8 +52,13 @@ int range_none(const void *a, const void *b)
 {
     char first[TABLE_ADDRESS], second[TABLE_ADDRESS];
     if (a == b)
-        return report_error(EINVAL, "%s lies in no mapping of this process",
+        return report_error(EINVAL,
+                            "%s lies in no mapping of this process (a forked child has none of its "
+                            "parent's)",
                             table_address(first, a));
-    return report_error(EINVAL, "neither %s nor %s lies in a mapping of this process",
-                        table_address(first, a), table_address(second, b));
+    return report_error(
+        EINVAL,
+        "neither %s nor %s lies in a mapping of this process (a forked child has none of "
+        "its parent's)",
+        table_address(first, a), table_address(second, b));
 }

@@ -4,10 +4,12 @@
 #include "lib/file/space.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
+#include "lib/read/guard.h"
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/guard.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -187,6 +189,13 @@ static int copy_file(struct copy *c)
     return r == 0 ? pass_alone(c) : r;
 }
 
+/* Returns true, with a sentence, if another program overwrote the file: what was copied is a mixture. */
+static bool is_mixture(struct file *f, uint64_t size)
+{
+    const struct manifest_guard g = guard_of(f);
+    return f->pairing.reflection >= 0 && guard_check(&f->pairing, &g, size) < 0;
+}
+
 off_t snapshot_take(struct mapping *m,
                     int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg)
 {
@@ -199,8 +208,10 @@ off_t snapshot_take(struct mapping *m,
         return report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
     c.versions = versions;
     c.buffer = aligned_alloc(64, ROOM * PAGE_BYTES);
-    const int r =
+    int r =
         c.buffer ? copy_file(&c) : report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
+    if (r >= 0 && is_mixture(c.f, c.size))
+        r = -1;
     if (r >= 0)
         range_count_read(m, c.size);
     KEEP_ERRNO();

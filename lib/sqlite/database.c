@@ -181,7 +181,9 @@ int database_check_mask(struct database *db, const char *name)
         SQLITE_IOERR_DATA,
         "%s: another program has overwritten the database while it is open here; what was "
         "committed since is in its reflection. Close it, then choose a side: 'ato deploy "
-        "--prefer=file' keeps the file as it is, '--prefer=reflection' adds what was committed",
+        "--prefer=file' keeps the file as it is; '--prefer=reflection' stores what was committed "
+        "in it, which makes a mixture of two databases unless the file is an earlier state of this "
+        "one",
         name);
 }
 

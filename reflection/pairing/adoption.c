@@ -348,7 +348,7 @@ static int check_not_overwritten(struct pairing *pr, const struct pairing_wish *
 {
     if (pr->record.state != MANIFEST_IN_USE && !wish->prefer_reflection)
         return 0;
-    const int r = guard_check(pr);
+    const int r = guard_check(pr, &pr->record.guard, pr->size);
     if (r == 0 || errno != ESTALE || !wish->prefer_reflection)
         return r;
     report_log(REPORT_WARNING,

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -68,16 +69,20 @@ void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
     persist_init(&pr->persist, domain);
 }
 
+static int report_no_fallocate(const char *path)
+{
+    return report_error(EOPNOTSUPP,
+                        "the file system of %s has no fallocate(2), which libato needs to write: "
+                        "files and their reflections have to be on another one",
+                        path);
+}
+
 int birth_allocate(struct pairing *pr)
 {
     if (fsops->fallocate(pr->lock, 0, 0, MANIFEST_BORN_BYTES) == 0)
         return 0;
     if (errno == EOPNOTSUPP)
-        return report_error(
-            EOPNOTSUPP,
-            "the file system of %s has no fallocate(2), which libato needs: name a folder on "
-            "another one by ATO_REFLECTION_DIR or reflection_dir",
-            pr->folder.path);
+        return report_no_fallocate(pr->folder.path);
     return folder_error(&pr->folder, pr->names.manifest, "cannot allocate the manifest");
 }
 
@@ -121,10 +126,19 @@ static int check_links(const struct pairing *pr)
                         pr->path, pr->identity.links);
 }
 
+/* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
+static int check_original(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    if (!wish->folder || !pr->identity.size ||
+        fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) == 0 || errno != EOPNOTSUPP)
+        return 0;
+    return report_no_fallocate(pr->path);
+}
+
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
     const uint32_t format = choose_format(pr, wish);
-    if (check_links(pr) < 0 || make_reflection(pr, format) < 0)
+    if (check_links(pr) < 0 || check_original(pr, wish) < 0 || make_reflection(pr, format) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */

@@ -58,11 +58,9 @@ static uint64_t guarded_slices(const struct manifest_guard *g, uint64_t page)
     return mask;
 }
 
-int guard_was_overwritten(int file, int reflection, const struct manifest_record *record,
+int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,
                           uint64_t size, const char *path)
 {
-    const struct manifest_guard *g = &record->guard;
-    const uint32_t format = record->format;
     const uint64_t each = layout_chunk(format);
     int found = 0;
     if (!g->bytes || !g->first || g->offset >= size || !guard_is_off(file, g))
@@ -86,11 +84,10 @@ int guard_was_overwritten(int file, int reflection, const struct manifest_record
                               : found;
 }
 
-int guard_check(const struct pairing *pr)
+int guard_check(const struct pairing *pr, const struct manifest_guard *g, uint64_t size)
 {
-    const struct manifest_guard *g = &pr->record.guard;
     const int r =
-        guard_was_overwritten(pr->original, pr->reflection, &pr->record, pr->size, pr->path);
+        guard_was_overwritten(pr->original, pr->reflection, g, pr->record.format, size, pr->path);
     return r <= 0 ? r
                   : report_error(
                         ESTALE,

@@ -22,11 +22,11 @@ bool guard_is_off(int file, const struct manifest_guard *g);
  * store by libato since had the mask, and the reflection holds other slices. (Slices of zeros do not count: they may be those of a
  * growth, which needs no mask; nor do those of the mask itself.) Else 0; -1 with a sentence. `size`: the logical one; `path`: for
  * the sentence. */
-int guard_was_overwritten(int file, int reflection, const struct manifest_record *record,
+int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,
                           uint64_t size, const char *path);
 
-/* The same of a pairing, with ESTALE and a sentence: returns 0; -1. */
-int guard_check(const struct pairing *pr);
+/* The same of a pairing whose guard that is, with ESTALE and a sentence: returns 0; -1. */
+int guard_check(const struct pairing *pr, const struct manifest_guard *g, uint64_t size);
 
 /* To be called when the reflection is preferred to a file that another program overwrote: puts the mask on again that is in the
  * reflection. If there is none, clears `first` in pr->record: a plain byte tells nothing any more. The caller writes the record. The mask

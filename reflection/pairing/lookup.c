@@ -155,8 +155,8 @@ static int refuse_orphan(const struct pairing *pr, enum orphan_finding found)
             ESTALE,
             "%s was restored without its attribute user.ato, and it is not known which reflection "
             "in %s is its own: several files or reflections have that size. Restore it with its "
-            "attributes (tar --xattrs, rsync -X), or move the other files away for this "
-            "map; " PAIRING_KEEP_FILE,
+            "attributes (tar --xattrs, rsync -X), or move the other files, and the other "
+            "reflections (NUMBER and NUMBER.manifest), to another folder",
             pr->path, pr->folder.path);
     return report_error(
         ESTALE,

@@ -6,6 +6,7 @@
 #include "support/child.h"
 #include "support/temp.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -86,6 +87,28 @@ TEST_F(SqliteOutside, ABackupCopiedOverItIsRefusedUntilASideIsPreferred)
             ASSERT_EQ(unlink(path().c_str()), 0);
             ASSERT_EQ(system(("rm -r " + (folder / ".ato")).c_str()), 0);
         }
+}
+
+/* `ato cp` does this. */
+TEST_F(SqliteOutside, NoCopyIsMadeOfAFileThatABackupWasCopiedOver)
+{
+    const auto error = [this](int access) {
+        return support::in_child([&] {
+            const auto drop = [](void *, off_t, const void *, size_t) { return 0; };
+            const int fd = open(path().c_str(), access),
+                      prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
+            void *view = ato_mmap(nullptr, 4096, prot, MAP_SHARED, fd, 0);
+            return view != MAP_FAILED && ato_snapshot(view, drop, nullptr) > 0 ? 0 : errno;
+        });
+    };
+    make("backup.db");
+    Db db = begin();
+    EXPECT_EQ(error(O_RDWR), 0);
+    EXPECT_EQ(error(O_RDONLY), 0);
+    ASSERT_EQ(copy_over(path("backup.db"), path()), 0);
+    EXPECT_EQ(error(O_RDWR), ESTALE);
+    EXPECT_EQ(error(O_RDONLY), ESTALE);
+    EXPECT_EQ(db.close(), SQLITE_OK);
 }
 
 TEST_F(SqliteOutside, WritesToAFileWithoutItsNameFail)

@@ -47,7 +47,7 @@ class Check(Lab):
         with open(self.file, 'r+b') as f:
             f.seek(29000)
             f.write(b'x')
-        self.check(self.file, status=1, words='it was cut or grew by other means')
+        self.check(self.file, status=1, words='it was cut, lengthened or replaced by other means')
 
     def test_one_damaged_copy_of_the_manifest_is_a_warning(self):
         for copy in 0, 4096:

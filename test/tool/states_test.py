@@ -52,6 +52,8 @@ TABLE = {
     'lane_damaged': '010111110',
     'journal_missing': '010111111',
     'overwritten': '010111100',
+    'overwritten_without_its_attribute': '010111100',
+    'longer_while_mapped': '010111111',
     'replaced': '010111100',
     'restored': '010111100',
     'restored_in_use': '010111100',
@@ -61,7 +63,8 @@ TABLE = {
 }
 # The only step is something else than a command that this test could do.
 BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
-           'mapped': 'unmap ', 'restored_several': 'move the other files away'}
+           'mapped': 'unmap ', 'restored_several': 'move the other files, and the other reflections',
+           'longer_while_mapped': ', or end the'}
 
 
 class States(Lab):
@@ -199,6 +202,15 @@ class States(Lab):
         self.set_fields(self.manifest(), 20, struct.pack('<I', 2))
         self.set_fields(self.manifest(), 148, struct.pack('<I', 1))
         self.patch(self.file, 18, plain)
+
+    def overwritten_without_its_attribute(self):
+        self.overwritten()
+        os.removexattr(self.file, 'user.ato')
+
+    def longer_while_mapped(self):
+        self.mapped()
+        os.truncate(self.file, 2 * SIZE)
+        self.addCleanup(os.truncate, self.file, SIZE) # before its process unmaps it
 
     def replaced(self):
         self.make('commit')

@@ -188,6 +188,7 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
         end_as(d, BLIND, "%s", report_sentence());
         return;
     }
+    const bool is_held = look.holders.count || look.holders.attaching;
     switch (look.state) {
     case LOOK_PLAIN:
         d->result = WAS_PLAIN;
@@ -199,7 +200,9 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
     case LOOK_LOST:
     case LOOK_APART:
     case LOOK_DAMAGED:
-        if (look.orphan == ORPHAN_BEGUN)
+        if (is_held)
+            say_mapped(d, &look);
+        else if (look.orphan == ORPHAN_BEGUN)
             make_plain(d, &look, request);
         else
             refuse(d, &look, request);
@@ -208,7 +211,7 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
     case LOOK_RECOVERY_DUE:
     case LOOK_CLEAN:
     case LOOK_DEPLOYED:
-        if (look.holders.count || look.holders.attaching)
+        if (is_held)
             say_mapped(d, &look);
         else
             make_plain(d, &look, request);

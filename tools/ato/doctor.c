@@ -182,7 +182,7 @@ static void say(const struct diagnosis *d)
         text_put(stdout, o.all[i]);
         puts(".");
     }
-    if (!d->medium.tried && d->domain > 0)
+    if (o.n == 0 && !d->medium.tried && d->domain > 0)
         printf("A file there gets the durability domain '%s': %s.\n%s\n", domain_name(d->domain),
                diagnosis_reason(d), diagnosis_survival(d->domain));
     for (unsigned i = 0; i < remarks.n; i++) {

@@ -66,7 +66,7 @@ static void judge_sizes(struct look *l)
              !lost_nothing(l))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_RESIZE,
                   "is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                  ": it was cut or grew by other means",
+                  ": it was cut, lengthened or replaced by other means",
                   l->identity.size, l->manifest.size);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
@@ -107,8 +107,9 @@ static void judge_own(struct look *l)
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
                   "was replaced by a backup of an earlier moment, while its reflection holds parts "
                   "of the later content");
-    if (l->state == LOOK_RECOVERY_DUE &&
-        guard_was_overwritten(l->fd, l->reflection, r, l->manifest.size, l->path))
+    if ((l->state == LOOK_RECOVERY_DUE || l->state == LOOK_IN_USE) &&
+        guard_was_overwritten(l->fd, l->reflection, &r->guard, r->format, l->manifest.size,
+                              l->path))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
                   "was overwritten by another program while libato held it: its guarded bytes are "
                   "plain, and its reflection holds parts of the content from before");
@@ -144,7 +145,8 @@ void judge(struct look *l)
             l, LOOK_APART, 0,
             "was restored without its attribute user.ato, and it is not known which reflection in "
             "%s is its own: several files or reflections have that size. Restore it with its "
-            "attributes, or move the other files away",
+            "attributes, or move the other files, and the other reflections (NUMBER and "
+            "NUMBER.manifest), to another folder",
             folder);
         return;
     }
@@ -210,7 +212,8 @@ void judge(struct look *l)
         }
         if (known)
             judge_own(l); /* could the reflection be used? */
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | (known && !l->problem[0] ? WAY_REFLECTION : 0),
+        const unsigned may = known && l->problem[0] ? l->ways : known ? WAY_REFLECTION : 0;
+        judge_set(l, LOOK_DAMAGED, WAY_FILE | (may & WAY_REFLECTION),
                   "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
                   known ? "its attribute user.ato was taken away"
                         : "nothing tells that it belongs to this file");

@@ -70,32 +70,45 @@ add_way(char to[LOOK_NEXT], const char *format, ...)
 const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name)
 {
     const unsigned sides = l->ways & (WAY_FILE | WAY_REFLECTION);
+    const bool is_longer = l->identity.size > l->manifest.size;
     to[0] = '\0';
     if (l->state == LOOK_IN_USE)
         add_way(
             to,
             "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
             name);
+    else if (l->holders.count && l->ways)
+        add_way(to, "unmap it in the processes that have it, or end them, and look at it again");
     else if ((l->state != LOOK_PLAIN && l->state < LOOK_COPIED) || l->ways & WAY_MAP)
         add_way(to, "'ato deploy %s' makes it plain", name);
+    if (l->holders.count)
+        return to;
     if (l->ways & WAY_COPY_AGAIN)
         add_way(to, "make the source plain and copy it again");
     if (l->ways & WAY_UNSET)
         add_way(to, "take the attribute away by 'setfattr -x user.ato %s', and look at it again",
                 name);
-    if (l->ways & WAY_RESIZE)
-        add_way(to,
-                "give it its length again by 'truncate -s %" PRIu64 " %s', and look at it again",
-                l->manifest.size, name);
     if (l->ways & WAY_BRING_BACK)
         add_way(to, "bring it back");
     if (sides == WAY_FILE)
         add_way(to, "keep the bytes of the file by 'ato deploy --prefer=file %s'", name);
+    else if (sides && l->state == LOOK_APART)
+        add_way(to,
+                "if both were saved together, join them by 'ato deploy --prefer=reflection %s'; or "
+                "keep the bytes of the file alone by 'ato deploy --prefer=file %s'",
+                name, name);
     else if (sides)
         add_way(
             to,
             "choose a side by 'ato deploy --prefer=file %s' or 'ato deploy --prefer=reflection %s'",
             name, name);
+    if (l->ways & WAY_RESIZE)
+        add_way(to,
+                is_longer ? "if bytes were only added to it, copy it, cut them off by 'truncate -s "
+                            "%" PRIu64 " %s', and look at it again"
+                          : "give it its length again by 'truncate -s %" PRIu64
+                            " %s', and look at it again",
+                l->manifest.size, name);
     return to;
 }
 
