@@ -190,6 +190,10 @@ TEST_F(OnFileSystems, RamfsIsRefusedWithAReason)
             return hazards::NO_SCENE;
         write_file(p, old);
         expect_error(p, EOPNOTSUPP, {dir / "b", "fallocate"});
+        const std::string elsewhere = dir / "reflections"; // slices could not come home
+        ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+        o.reflection_dir = elsewhere.c_str();
+        expect_error(p, EOPNOTSUPP, {p, "fallocate"}, o);
         EXPECT_EQ(read_file(p), old);
         return static_cast<int>(HasFailure());
     }));
