@@ -196,19 +196,19 @@ static int map_to_write(struct connection *c, bool masks, int code)
 static int begin_to_stage(struct connection *c, int code)
 {
     struct database *db = c->db;
-    if (c->pending.tx)
-        return SQLITE_OK;
+    if (c->pending
+            .tx) /* what is staged may go to the file itself, which is another program's by now */
+        return database_check_mask(db, c->name);
     c->ends_at = 0;
     c->complete = false;
     if (c->is_below && !c->pending.view && is_changed(c))
         return fault_of_lost_locks(c);
     int r = map_to_write(c, true, code);
-    const bool masks = r == SQLITE_OK && !mask_is_complete(c->pending.view);
-    if (masks) /* where another program has taken it off it stays off */
+    if (r == SQLITE_OK)
         r = database_check_mask(db, c->name);
     if (r != SQLITE_OK)
         return r;
-    r = masks ? mask_put_on(c->pending.view) : 0;
+    r = mask_put_on(c->pending.view);
     db->guarded = r == 0;
     if (r == 0 && db->memory)
         locks_set_masked(&db->locks, true);

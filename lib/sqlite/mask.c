@@ -183,12 +183,6 @@ static int read_masked(char *view, off_t length, unsigned char *h)
     return r;
 }
 
-bool mask_is_complete(char *view)
-{
-    unsigned char h[MASK_HEADER];
-    return mask_read(view, MASK_HEADER, h) == 0 && mask_is_on(h) && counter_is_masked(h);
-}
-
 int mask_put_on(char *view)
 {
     unsigned char h[2][MASK_HEADER];

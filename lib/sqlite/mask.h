@@ -85,9 +85,6 @@ bool mask_is_lost(const char *view);
  * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
 void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 
-/* Returns whether the content is masked, with its counter: mask_put_on() has nothing to do. */
-bool mask_is_complete(char *view);
-
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock, has no transaction of libato open in this file, and knows that the file
  * is not shorter than the view, and has a guard if it is masked. Guard and mask are durable on return. Returns 0; 1 if the file has
  * no header yet: nothing is done, and the caller calls mask_set_plain() before it commits one; -1 with errno and ato_errormsg(). */

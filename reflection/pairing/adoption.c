@@ -322,6 +322,20 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
+/* A folder with reflections was copied, and lies beside another name of the file, which a process has mapped by the folder's source. */
+static int check_not_used(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    const bool same =
+        pr->record.device == pr->identity.device && pr->record.inode == pr->identity.inode;
+    const int used = same && wish->is_used ? wish->is_used(pr->record.id, &pr->identity.trust) : 0;
+    return used <= 0
+               ? used
+               : report_error(EBUSY,
+                              "a process has %s mapped by another name, whose reflection %s/%s "
+                              "is a copy of: unmap the file there first, or end the process",
+                              pr->path, pr->folder.path, pr->names.reflection);
+}
+
 /* After a kill, the file was replaced by one with its attribute and, by chance, its inode number: a backup, of an earlier moment.
  * (A manifest that is a copy came with the file.) */
 static int check_not_replaced(const struct pairing *pr, const struct pairing_wish *wish, bool copy)
@@ -361,7 +375,8 @@ static int check_not_overwritten(struct pairing *pr, const struct pairing_wish *
 int adopt(struct pairing *pr, const struct pairing_wish *wish)
 {
     const int copy = is_copy(pr), unfinished = copy < 0 ? -1 : look_for_attribute(pr, wish);
-    if (unfinished < 0 || check_not_replaced(pr, wish, copy) < 0)
+    if (unfinished < 0 || check_not_replaced(pr, wish, copy) < 0 ||
+        (copy && check_not_used(pr, wish) < 0))
         return -1;
     if (pairing_refresh_size(pr) < 0) {
         if (unfinished) /* of a cut birth the record may be durable, and the size not */

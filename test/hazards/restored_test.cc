@@ -431,6 +431,11 @@ TEST_P(MappedElsewhere, FileIsNotTakenWithoutItsReflection)
     for (unsigned flag : {0u, ATO_PREFER_REFLECTION})
         expect_no(now, ESTALE, {now, "missing"}, prefer(flag));
     expect_no(now, EBUSY, {now, "mapped"}, prefer(ATO_PREFER_FILE));
+    // Nor with a copy of the reflections.
+    fs::copy(dir / "c/.ato", folder_of(now), fs::copy_options::recursive);
+    for (unsigned flag : {0u, ATO_PREFER_FILE, ATO_PREFER_REFLECTION})
+        expect_no(now, EBUSY, {now, "mapped"}, prefer(flag));
+    fs::remove_all(folder_of(now));
     move(dir / "c", dir / "a");
     EXPECT_EQ(holder.end(), 0);
     std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);

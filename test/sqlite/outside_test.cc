@@ -89,6 +89,37 @@ TEST_F(SqliteOutside, ABackupCopiedOverItIsRefusedUntilASideIsPreferred)
         }
 }
 
+/* Within a transaction, of which nothing is staged yet, or pages that did not fit in the cache: no byte of it reaches the file. */
+TEST_F(SqliteOutside, ABackupCopiedOverItWithinATransactionStaysAsItIs)
+{
+    make("backup.db");
+    MUST(Db::stock(path("backup.db")), fill("t", 10, 300));
+    for (const int rows : {1, 290}) {
+        const std::string change =
+            "UPDATE t SET b=a||hex(zeroblob(1500)) WHERE a>" + std::to_string(300 - rows);
+        for (const bool later : {false, true}) {
+            support::write_file(path(), support::read_file(path("backup.db")));
+            Db db(path());
+            MUST(db, "UPDATE t SET b=1 WHERE a=1; PRAGMA cache_size=5; BEGIN; " +
+                         (later ? std::string("UPDATE t SET b=2 WHERE a=2") : change));
+            ASSERT_EQ(copy_over(path("backup.db"), path()), 0);
+            if (later) {
+                EXPECT_NE(db.run(change + "; COMMIT"), SQLITE_OK);
+            } else {
+                EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << rows;
+            }
+            EXPECT_EQ(extended(db), SQLITE_IOERR_DATA) << db.error();
+            EXPECT_EQ(db.close(), SQLITE_OK);
+            const support::Bytes backup = support::read_file(path("backup.db"));
+            support::Bytes now = support::read_file(path());
+            now.resize(backup.size());
+            EXPECT_TRUE(now == backup) << rows << later;
+            ASSERT_EQ(unlink(path().c_str()), 0);
+            ASSERT_EQ(system(("rm -r " + (folder / ".ato")).c_str()), 0);
+        }
+    }
+}
+
 /* `ato cp` does this. */
 TEST_F(SqliteOutside, NoCopyIsMadeOfAFileThatABackupWasCopiedOver)
 {

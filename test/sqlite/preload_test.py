@@ -244,6 +244,10 @@ class Tool(Lab):
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/b.db', f'os.remove("in/b.db"); {kill}', status=-signal.SIGKILL)
         self.assertEqual(self.complaint, '')
 
+    def test_makes_plain_what_the_program_renamed(self):
+        self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.tmp', 'os.rename("in/a.tmp", "in/a.db"); os._exit(0)')
+        self.assertEqual((self.complaint, self.state('in/a.db')), ('', 'plain'))
+
     def test_says_which_database_it_could_not_make_plain(self):
         how = 'os.removexattr("in/a.db", "user.ato"); os._exit(%d)'
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.db', how % 0, status=122)

@@ -15,6 +15,7 @@
 
 #include "ato.h"
 
+#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -174,6 +175,23 @@ static void report(const struct record *r, const char *program)
 
 /* ---- what the program left ---- */
 
+/* Finds the name that a file got in its folder: programs write to one name, and rename it. Returns false if it has none there. */
+static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device, uintmax_t inode)
+{
+    const int n = (int)(strrchr(path, '/') + 1 - path);
+    struct stat st;
+    bool found = false;
+    (void)snprintf(now, PATH_MAX, "%.*s", n, path);
+    DIR *folder = opendir(now);
+    for (const struct dirent *e; folder && !found && (e = readdir(folder));)
+        found = e->d_ino == inode &&
+                snprintf(now, PATH_MAX, "%.*s%s", n, path, e->d_name) < PATH_MAX &&
+                lstat(now, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
 /* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
  * false with a message if it is left as it is, and no process has it mapped. */
 static bool tidy_one(const char *entry, unsigned *left_ms)
@@ -186,9 +204,12 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     if (sscanf(entry, "%ju:%ju:%n", &device, &inode, &at) != 2 || entry[at] != '/')
         return true;
     const char *path = entry + at;
-    /* Removed, or another file by now. */
-    if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode)
-        return true;
+    char now[PATH_MAX];
+    if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode) {
+        if (!find_renamed(now, path, device, inode)) /* removed, or in another folder */
+            return true;
+        path = now;
+    }
     for (;;) {
         deploy_file(&d, path, &quiet);
         if (d.result != MAPPED || !*left_ms)
