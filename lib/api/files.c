@@ -388,7 +388,8 @@ static int check_unchanged(struct file *f, struct leaving *l)
                             "another program truncated the reflection of %s while the file was "
                             "mapped: the file cannot be made plain",
                             pr->path);
-    if ((growth_settle(pr) == 0 && guard_check(pr, &pr->record.guard, pr->size) == 0) || l->complete)
+    if ((growth_settle(pr) == 0 && guard_check(pr, &pr->record.guard, pr->size) == 0) ||
+        l->complete)
         return 0;
     report_keep(&why);
     if (errno == ESTALE && l->job.next == 0) {

@@ -308,7 +308,8 @@ int pairing_clean(struct pairing *pr, bool written)
     struct stat st;
     /* If another program gave the file another length, or overwrote it, it stays `in use`: it can be mapped again when it has
      * its own length back, or a side is chosen. */
-    if (growth_end(pr, 0) < 0 || guard_check(pr, &pr->record.guard, pr->size) < 0 || shrink_finish(pr) < 0)
+    if (growth_end(pr, 0) < 0 || guard_check(pr, &pr->record.guard, pr->size) < 0 ||
+        shrink_finish(pr) < 0)
         return -1;
     /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
      * back. */

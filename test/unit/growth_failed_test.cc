@@ -23,7 +23,8 @@ TEST_P(Growth, FileThatAnotherProgramChangedAfterACrashIsNotTruncated)
         Mapped m(path, wish());
         ASSERT_FALSE(m);
         EXPECT_EQ(m.error, ESTALE);
-        EXPECT_NE(m.sentence.find("another program extended or replaced it"), std::string::npos) << m.sentence;
+        EXPECT_NE(m.sentence.find("another program extended or replaced it"), std::string::npos)
+            << m.sentence;
         EXPECT_EQ(size_of(path), size);
         EXPECT_EQ(read_file(path), before);
     };
