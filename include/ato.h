@@ -112,9 +112,8 @@ enum ato_format {
  * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
  * plain, or this process has it mapped without this flag. */
 #define ATO_PLAIN 0x400u
-/* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
- * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
- * overwrote the file: ESTALE. */
+/* A guard that is given to this mapping gets its mask before any other byte of the file is written (ato_set_guard()). Then a guard
+ * without a mask, while the reflection holds bytes, tells that another program overwrote the file: ESTALE. */
 #define ATO_MASK_FIRST 0x800u
 
 /* ato_memcpy_opt() flags */

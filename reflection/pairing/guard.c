@@ -58,22 +58,12 @@ static uint64_t guarded_slices(const struct manifest_guard *g, uint64_t page)
     return mask;
 }
 
-/* Returns true if the first guarded byte is neither the mask, which is the complement of the plain one, nor 0, which it may be as long as
- * all of a new file's bytes are in the reflection; or if it lies behind the end. */
-static bool is_foreign(int file, const struct manifest_guard *g)
-{
-    uint8_t first;
-    const ssize_t n = pread(file, &first, 1, (off_t)g->offset);
-    return n == 0 ||
-           (n == 1 && (first == g->plain[0] || (first != 0 && (first ^ g->plain[0]) != 0xff)));
-}
-
 int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,
                           uint64_t size, const char *path)
 {
     const uint64_t each = layout_chunk(format);
     int found = 0;
-    if (!g->bytes || !g->first || g->offset >= size || !is_foreign(file, g))
+    if (!g->bytes || !g->first || g->offset >= size || !guard_is_off(file, g))
         return 0;
     uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
     if (!words)
@@ -102,7 +92,7 @@ int guard_check(const struct pairing *pr, const struct manifest_guard *g, uint64
                   : report_error(
                         ESTALE,
                         "another program overwrote %s while libato held it: its guarded bytes, %u "
-                        "at %" PRIu64 ", have no mask, and its reflection %s/%s holds parts of the "
+                        "at %" PRIu64 ", are plain, and its reflection %s/%s holds parts of the "
                         "content from before: " PAIRING_CHOOSE,
                         pr->path, g->bytes, g->offset, pr->folder.path, pr->names.reflection);
 }
