@@ -3,9 +3,10 @@
 
 #include "reflection/media/report.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libpmem.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,35 @@
 
 static const char *const names[] = {"auto", "pmem", "eadr", "msync", "process"};
 
+int domain_has_auto_flush(void)
+{
+    static const char place[] = "/sys/bus/nd/devices";
+    char path[NAME_MAX + sizeof(place) + 32], is[32];
+    DIR *all = opendir(place);
+    int has = all ? 0 : -(errno != ENOENT);
+    for (const struct dirent *e; all && (e = readdir(all));) {
+        if (strncmp(e->d_name, "region", 6) != 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/persistence_domain", place, e->d_name);
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        const ssize_t n = fd < 0 ? -1 : read(fd, is, sizeof(is));
+        if (fd >= 0)
+            close(fd);
+        has = n >= 9 && memcmp(is, "cpu_cache", 9) == 0;
+        if (!has)
+            break;
+    }
+    if (all)
+        closedir(all);
+    return has;
+}
+
 enum persist_domain domain_of(int fd)
 {
     void *try = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
     if (try != MAP_FAILED) {
         munmap(try, 4096);
-        return pmem_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
+        return domain_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
     }
     return domain_is_memory(fd) == 1 ? PERSIST_PROCESS : PERSIST_MSYNC;
 }

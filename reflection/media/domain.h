@@ -16,6 +16,10 @@
  *   msync    everything else */
 enum persist_domain domain_of(int fd);
 
+/* Returns 1 if the platform flushes CPU caches at a power cut: all regions of persistent memory are in the domain "cpu_cache"; 0 if not;
+ * -1 if that cannot be found out. */
+int domain_has_auto_flush(void);
+
 /* Returns 1 if the file is on tmpfs or ramfs, where reading a hole may be SIGBUS; 0 if not; -1 if that cannot be found out. */
 int domain_is_memory(int fd);
 

@@ -32,8 +32,26 @@ void persist_init(struct persist *p, enum persist_domain domain)
     p->domain = domain;
     p->kernel = copy_best();
     unsigned eax, ebx = 0, ecx, edx;
-    p->clwb = domain == PERSIST_PMEM && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-              (ebx & bit_CLWB);
+    const bool has = domain == PERSIST_PMEM && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+    p->clwb = has && (ebx & bit_CLWB);
+    p->clflushopt = has && (ebx & bit_CLFLUSHOPT);
+}
+
+enum { LINE = 64 };
+
+void persist_flush_lines(const struct persist *p, const void *addr, size_t n)
+{
+    const char *line = (const char *)((uintptr_t)addr & ~(uintptr_t)(LINE - 1)), *const end =
+                                                                                     (const char *)
+                                                                                         addr +
+                                                                                     n;
+    for (; line < end; line += LINE)
+        if (p->clwb)
+            __asm__ volatile("clwb %0" : : "m"(*line) : "memory");
+        else if (p->clflushopt)
+            __asm__ volatile("clflushopt %0" : : "m"(*line) : "memory");
+        else
+            __asm__ volatile("clflush %0" : : "m"(*line) : "memory");
 }
 
 static bool have_barrier;

@@ -51,7 +51,7 @@ enum persist_domain {
 
 struct persist {
     enum persist_domain domain;
-    bool clwb; /* flushes go by CLWB, without a call of libpmem */
+    bool clwb, clflushopt; /* in domain pmem: the CPU has it */
     const struct copy_kernel *kernel;
 };
 

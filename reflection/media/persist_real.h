@@ -6,13 +6,15 @@
 #ifndef ATO_REFLECTION_MEDIA_PERSIST_REAL_H
 #define ATO_REFLECTION_MEDIA_PERSIST_REAL_H
 
-#include <libpmem.h>
 #include <stdbool.h>
 #include <string.h>
 #include <xmmintrin.h>
 
 int persist_msync(const void *addr, size_t n);
 int persist_msync_anew(const void *addr, size_t n);
+
+/* By the best instruction that the CPU has. */
+void persist_flush_lines(const struct persist *p, const void *addr, size_t n);
 
 /* Returns true if data goes by non-temporal stores, since it has to leave the caches anyway. */
 static inline bool persist_streams(const struct persist *p)
@@ -73,7 +75,7 @@ static inline int persist_real_flush_any(const struct persist *p, const void *ad
     if (p->clwb && n == sizeof(uint64_t)) /* a word, which lies in one line */
         __asm__ volatile("clwb %0" : : "m"(*(const uint64_t *)addr) : "memory");
     else if (p->domain == PERSIST_PMEM)
-        pmem_flush(addr, n);
+        persist_flush_lines(p, addr, n);
     else if (p->domain == PERSIST_MSYNC)
         return persist_msync_anew(addr, n);
     return 0;
@@ -84,8 +86,7 @@ void persist_real_fence_threads(const struct persist *p);
 static inline void persist_real_fence(const struct persist *p)
 {
     (void)p;
-    /* Not pmem_drain(): it does nothing on CPUs with no flush but the ordered CLFLUSH, and
-     * libato's non-temporal stores would not be drained. */
+    /* Also where there is no flush but CLFLUSH, which needs none: for non-temporal stores. */
     _mm_sfence();
 }
 

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <libpmem.h>
 #include <limits.h>
 #include <linux/membarrier.h>
 #include <stdarg.h>
@@ -230,7 +229,7 @@ int diagnosis_make(struct diagnosis *d, const char *folder)
         return -1;
     uname(&d->kernel);
     d->membarrier = has_membarrier();
-    d->auto_flush = pmem_has_auto_flush();
+    d->auto_flush = domain_has_auto_flush();
     d->cpu = look_at_cpu();
     look_at_shm(&d->shm);
     look_elsewhere(d, folder);
