@@ -96,7 +96,8 @@ void give_number_on(Actor &a, Disk &disk, int file)
     int id = disk.find(own, name + ".manifest");
     Bytes bytes = disk.at(id).content();
     struct manifest_record record;
-    struct persist p = {PERSIST_PROCESS, false, nullptr};
+    struct persist p;
+    persist_init(&p, PERSIST_PROCESS);
     int which;
     if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
         throw Violation("no manifest of a file that was in use");
@@ -151,7 +152,8 @@ void restore(Actor &a, Disk &disk, int file)
     names[std::to_string(old) + ".manifest"] = id;
     Bytes bytes = disk.at(id).content();
     struct manifest_record record;
-    struct persist p = {PERSIST_PROCESS, false, nullptr};
+    struct persist p;
+    persist_init(&p, PERSIST_PROCESS);
     int which;
     if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
         throw Violation("no manifest of a file that was in use");
