@@ -38,8 +38,11 @@ void map_file(Process &p, File file, int policy)
                  : ato_mmap_opt(FILE_SIZE, opened.fd, 0, &o);
         if (at == MAP_FAILED && (errno != EAGAIN || access != O_RDONLY))
             fail(p, "cannot map %s", names[file]);
-        if (at == MAP_FAILED)
-            usleep(1000);
+        if (at != MAP_FAILED)
+            break;
+        if (__atomic_load_n(&p.board.stopping, __ATOMIC_RELAXED)) /* the writers have ended */
+            _exit(0);
+        usleep(1000);
     }
     if (at == MAP_FAILED)
         fail(p, "cannot map %s for 20 s", names[file]);
