@@ -10,9 +10,9 @@
  *   bits 30-61  the user
  *   bit 62      1
  *
- * So a process finds the object that living processes use, and makes one if there are none. Where /dev/shm is not the same, as in
- * containers, and where somebody has removed the object there, it is missing or has another random number. Only who may write to the
- * file gets such a lock, so that nobody else can lead a process to an object.
+ * So a process finds the object that living processes use, and makes one if there are none. A process
+ * in a container with a /dev/shm of its own does not find it, nor does one after somebody has removed it, or finds one with another
+ * random number. Only who may write to the file gets such a lock: nobody else can lead a process to an object.
  */
 #include "lib/api/shared.h"
 

@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whom the faults in some views concern. */
+/* What is told of faults in some views: their file is poisoned. */
 struct fault_target {
     bool met;       /* there was one */
     bool read_only; /* this process may not store to `poisoned` */

@@ -87,13 +87,9 @@ void recovery(Actor &a)
     a.write(n, 2 * PAGE - 60, 90);
 }
 
-// The inode number of an original belonged to another file, whose reflection still exists: it is
-// set aside, never removed.
-void give_number_on(Actor &a, Disk &disk, int file)
+// Changes the record of a manifest, whose inode in the disk is `id`.
+template <typename Change> void change_record(Actor &a, Disk &disk, int id, Change change)
 {
-    int own = disk.find(Disk::ROOT, ".ato");
-    std::string name = std::to_string(a.world.number_of(file));
-    int id = disk.find(own, name + ".manifest");
     Bytes bytes = disk.at(id).content();
     struct manifest_record record;
     struct persist p;
@@ -101,13 +97,23 @@ void give_number_on(Actor &a, Disk &disk, int file)
     int which;
     if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
         throw Violation("no manifest of a file that was in use");
-    record.birth_nsec ^= 1; // another file's
+    change(record);
     a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
     for (uint64_t at = 0; at < bytes.size(); at += 8) {
         uint64_t w;
         memcpy(&w, &bytes[at], 8);
         disk.edit(id).set_word(at, w);
     }
+}
+
+// The inode number of an original belonged to another file, whose reflection still exists: it is
+// set aside, never removed.
+void give_number_on(Actor &a, Disk &disk, int file)
+{
+    int own = disk.find(Disk::ROOT, ".ato");
+    std::string name = std::to_string(a.world.number_of(file));
+    int id = disk.find(own, name + ".manifest");
+    change_record(a, disk, id, [](manifest_record &r) { r.birth_nsec ^= 1; }); // another file's
     disk.edit(a.world.inode_of(file)).attribute.clear();
     disk.edit(a.world.inode_of(file)).mtime = {1ll << 32, 0}; // written after its birth
     a.demand.kept = {id, disk.find(own, name)};
@@ -150,22 +156,11 @@ void restore(Actor &a, Disk &disk, int file)
     if (a.random.one_in(2)) // the reflection of a birth that was cut
         names[name] = disk.add({});
     names[std::to_string(old) + ".manifest"] = id;
-    Bytes bytes = disk.at(id).content();
-    struct manifest_record record;
-    struct persist p;
-    persist_init(&p, PERSIST_PROCESS);
-    int which;
-    if (manifest_read(bytes.data(), &record, &which) != MANIFEST_VALID)
-        throw Violation("no manifest of a file that was in use");
-    record.inode = old;
-    record.birth_nsec ^= 1;
-    record.own_inode = standins::OWN + 1; // a copy
-    a.world.quietly([&] { manifest_write(&p, bytes.data(), &record, &which); });
-    for (uint64_t at = 0; at < bytes.size(); at += 8) {
-        uint64_t w;
-        memcpy(&w, &bytes[at], 8);
-        disk.edit(id).set_word(at, w);
-    }
+    change_record(a, disk, id, [old](manifest_record &r) {
+        r.inode = old;
+        r.birth_nsec ^= 1;
+        r.own_inode = standins::OWN + 1; // a copy
+    });
     std::string &attribute = disk.edit(a.world.inode_of(file)).attribute;
     if (a.random.one_in(2))
         attribute.clear();
