@@ -112,8 +112,9 @@ enum ato_format {
  * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
  * plain, or this process has it mapped without this flag. */
 #define ATO_PLAIN 0x400u
-/* A guard that is given to this mapping gets its mask before any other byte of the file is written (ato_set_guard()). Then a guard
- * without a mask, while the reflection holds bytes, tells that another program overwrote the file: ESTALE. */
+/* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
+ * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
+ * overwrote the file: ESTALE. */
 #define ATO_MASK_FIRST 0x800u
 
 /* ato_memcpy_opt() flags */
@@ -498,6 +499,21 @@ int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
  * Since 0.1.
  */
 int ato_read_original(void *dst, const void *src, size_t n);
+
+/*
+ * Look whether another program has changed the mapped file in a way that shows at once: its length is not the one that libato gave
+ * it, or its reflection was removed. Some system calls: for a program that looks now and then, as before a commit that comes
+ * alone. (ato_deploy(), a spatial unmap and the next map look at the length, too.)
+ *
+ * Returns 0; -1 with errno:
+ *   EFAULT    addr does not lie in a mapping
+ *   EIO       the medium failed: as for ato_memcpy()
+ *   ENOENT    the reflection was removed: what it holds is lost when the last process that has it mapped ends without a spatial
+ *             unmap, which brings it home
+ *   ESTALE    another program cut, extended or overwrote the file: see ato_munmap()
+ * Since 0.1.
+ */
+int ato_check(const void *addr);
 
 /* ---- Transactions ---- */
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters and states of a mapping and its file; sentences and the log. */
+/* Counters and states of a mapping and its file, and what other programs did to it; sentences and the log. */
 #include "lib/file/calls.h"
 #include "lib/file/table.h"
 #include "lib/read/guard.h"
+#include "lib/read/range.h"
 #include "lib/read/reader.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 
 #include <string.h>
@@ -109,6 +111,37 @@ int ato_stat(const void *addr, struct ato_status *st)
     memset(st, 0, given);
     memcpy(st, &all, given < sizeof(all) ? given : sizeof(all));
     return 0;
+}
+
+/* Returns 0 if the file still has a name; -1 with ENOENT or another errno. */
+static int has_name(const struct pairing *pr, int fd, const char *name)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return report_errno(errno, "cannot stat %s/%s", pr->folder.path, name);
+    if (st.st_nlink)
+        return 0;
+    return report_error(
+        ENOENT,
+        "another program removed %s/%s, where parts of %s are, while it is mapped: unmap it in all "
+        "processes, the last one to make it plain, before they end otherwise",
+        pr->folder.path, name, pr->path);
+}
+
+int ato_check(const void *addr)
+{
+    struct mapping *m = table_find(addr);
+    if (!m)
+        return range_none(addr, addr);
+    CALL_ON(call, m);
+    const struct pairing *pr = &m->file->pairing;
+    if (file_check(m->file) < 0)
+        return -1;
+    if (m->file->reader || pr->reflection < 0) /* its file is another process's */
+        return 0;
+    if (growth_check(pr) < 0 || has_name(pr, pr->lock, pr->names.manifest) < 0)
+        return -1;
+    return has_name(pr, pr->reflection, pr->names.reflection);
 }
 
 const char *ato_errormsg(void)

@@ -12,6 +12,7 @@
 #include "lib/read/reader.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/birth.h"
+#include "reflection/pairing/guard.h"
 
 #include "ato.h"
 
@@ -69,7 +70,8 @@ static int set(struct mapping *m, struct manifest_guard *after)
     struct manifest_guard before = guard_of(f);
     if (file_check(f) < 0)
         return -1;
-    after->first = after->bytes && ((m->flags & ATO_MASK_FIRST) || before.first);
+    after->first = after->bytes && ((m->flags & ATO_MASK_FIRST) || before.first) &&
+                   !guard_is_foreign(pr, after);
     if (memcmp(&before, after, sizeof(before)) == 0)
         return 0;
     if (after->bytes && before.bytes && check_replacing(m, &before, after) < 0)

@@ -68,6 +68,7 @@ struct connection {
     /* Could not be prepared, or a part of it is lost (database.c, at_exit()): what is staged must not be committed. */
     bool refused;
     bool becomes_wal; /* what is staged switches to WAL mode */
+    bool unguards;    /* what is staged has ended the guard */
     bool wrote_below; /* by the VFS below, which has yet to sync it */
     bool
         complete; /* the file is, and has no mask, until this connection stages, ends a checkpoint or gives SHARED back */

@@ -208,12 +208,13 @@ static int begin_to_stage(struct connection *c, int code)
         r = database_check_mask(db, c->name);
     if (r != SQLITE_OK)
         return r;
+    c->unguards = false;
     r = mask_put_on(c->pending.view);
     db->guarded = r == 0;
-    if (r == 0 && db->memory)
-        locks_set_masked(&db->locks, true);
-    /* Of a commit to a new file that failed. */
-    if (ato_size(c->pending.view) == 0)
+    if (r == 0 && db->memory && !locks_are_masked(&db->locks))
+        locks_set_masked(&db->locks, !mask_is_lost(c->pending.view));
+    /* Of a commit to a new file that failed, or to a file that is no database any more. */
+    if (r > 0)
         r = ato_set_guard(c->pending.view, 0, NULL, 0);
     return r >= 0 ? SQLITE_OK : failed(c, code, "cannot begin to write to");
 }
@@ -248,6 +249,35 @@ void data_complete(struct connection *c)
         fault_ignored("the mask cannot be taken off", c->name);
 }
 
+/* To be called before a first page is staged that is no header, as of a database that gets encrypted: it has no mask, and SQLite's own
+ * VFS refuses it as it is. The guard's bytes must not be put into it; and the file itself may have it from now on. */
+static int end_guard(struct connection *c)
+{
+    struct database *db = c->db;
+    if (!db->guarded)
+        return 0;
+    c->unguards = true;
+    db->guarded = false;
+    if (db->memory)
+        locks_set_masked(&db->locks, false);
+    return ato_set_guard(c->pending.view, 0, NULL, 0);
+}
+
+void data_give_up(struct connection *c)
+{
+    char *view = c->pending.view;
+    char header[MASK_HEADER];
+    pending_abort(&c->pending);
+    if (!c->unguards || c->db->guarded)
+        return;
+    c->unguards = false;
+    if (mask_read(view, MASK_HEADER, header) == 0 && mask_is_on(header)) {
+        c->db->guarded = mask_set_plain(view, header) == 0;
+        if (!c->db->guarded)
+            fault_ignored("the guard is missing of", c->name);
+    }
+}
+
 /* Stages a write, with the header masked. */
 static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
@@ -261,8 +291,9 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     c->ends_at = mask_length(header);
     c->counter =
         mask_counter(header); /* if the connection keeps SHARED it does not read it again */
-    /* Other bytes than a header make SQLite's own VFS refuse the file without a mask. */
     mask_cover(header);
+    if (!mask_is_on(header) && end_guard(c) < 0)
+        return -1;
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
     return pending_write(&c->pending, (const char *)from + sizeof(header), n - (int)sizeof(header),
@@ -353,13 +384,9 @@ int data_finish(struct connection *c)
     struct pending *s = &c->pending;
     if (c->is_below && !locks_are_held(c->db->fd))
         return fault_of_lost_locks(c);
-    if (database_has_moved(c))
-        return fault(
-            SQLITE_READONLY_DBMOVED,
-            "%s: another file, or none, has this name now: what is written to the database "
-            "could not be found under it",
-            c->name);
     int r = database_check_mask(c->db, c->name);
+    if (r == SQLITE_OK)
+        r = database_check_outside(c);
     if (r != SQLITE_OK)
         return r;
     if (c->ends_at && !c->chunk && c->ends_at < s->size && s->size % LEAST_PAGE == 0)

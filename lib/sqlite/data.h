@@ -23,6 +23,9 @@ int data_expect(struct connection *c, sqlite3_int64 size);
  * After an error what is staged must not be committed, nor rolled back by SQLite. */
 int data_finish(struct connection *c);
 
+/* Drops what is staged, unless it is committed. */
+void data_give_up(struct connection *c);
+
 /* xFileSize: includes what is staged. */
 int data_length(struct connection *c, sqlite3_int64 *size);
 

@@ -152,16 +152,33 @@ static bool is_due(const uint64_t *at, uint64_t *now)
 
 bool database_has_moved(const struct connection *c)
 {
-    struct database *db = c->db;
     struct stat st;
     uint64_t time;
-    if (!is_due(&db->looked, &time))
+    if (!is_due(&c->db->looked, &time))
         return false;
-    const bool has = stat(c->name, &st) == 0 ? st.st_ino == db->inode && st.st_dev == db->device
-                                             : errno != ENOENT && errno != ENOTDIR;
-    if (has)
-        __atomic_store_n(&db->looked, time, __ATOMIC_RELAXED);
-    return !has;
+    return stat(c->name, &st) == 0 ? st.st_ino != c->db->inode || st.st_dev != c->db->device
+                                   : errno == ENOENT || errno == ENOTDIR;
+}
+
+int database_check_outside(const struct connection *c)
+{
+    struct database *db = c->db;
+    uint64_t time;
+    if (!is_due(&db->looked, &time))
+        return SQLITE_OK;
+    if (database_has_moved(c))
+        return fault(
+            SQLITE_READONLY_DBMOVED,
+            "%s: another file, or none, has this name now: what is written to the database "
+            "could not be found under it",
+            c->name);
+    if (ato_check(db->view) < 0) {
+        if (errno == ESTALE)
+            __atomic_store_n(&db->overwritten, true, __ATOMIC_RELAXED);
+        return fault_of_libato(SQLITE_IOERR_DATA, "cannot commit to", c->name);
+    }
+    __atomic_store_n(&db->looked, time, __ATOMIC_RELAXED);
+    return SQLITE_OK;
 }
 
 /* Returns whether the database is masked, as far as libato's own doing goes. */

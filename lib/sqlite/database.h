@@ -34,7 +34,7 @@ struct database {
     struct locks locks; /* then */
     unsigned below;     /* connections with a lock of the VFS below */
     int told;           /* errno of the mapping whose failure was logged last; 0 */
-    uint64_t looked;    /* when its name was looked at; of database_has_moved(). Atomic. */
+    uint64_t looked;    /* when database_check_outside() has looked. Atomic. */
     void *view;         /* the mapping; NULL: none. Atomic. */
     size_t view_length; /* for ato_munmap() */
     size_t reach;       /* bytes that the file may grow to in this view */
@@ -96,11 +96,14 @@ static inline bool database_is_forbidden(int error)
  * errno, and the caller frees the name. Otherwise NULL, also without memory for the name. */
 char *database_forbidden_folder(const struct connection *c);
 
-/* Returns whether another file, or none, has the name of the database now. Looks at most every 10 ms, so that a burst of transactions
- * pays nothing. */
+/* Returns whether another file, or none, has the name of the database now. Looks only if the next call does. */
 bool database_has_moved(const struct connection *c);
 
-/* Returns SQLITE_OK, or an error that is logged: another program has overwritten the database while it is masked. What is in the
+/* To be called before a commit. Returns SQLITE_OK, or an error that is logged: the name is another file's, or another program has changed
+ * the length of the file, or removed its reflection. Looks at most every 10 ms, so that a burst of transactions pays nothing. */
+int database_check_outside(const struct connection *c);
+
+/* Returns SQLITE_OK, or an error that is logged: another program has overwritten the database while it is masked, or given it another length. What is in the
  * reflection must not be brought home any more. */
 int database_check_mask(struct database *db, const char *name);
 

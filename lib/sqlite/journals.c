@@ -176,7 +176,7 @@ int super_delete(const char *name)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
                             all[0]->name);
     for (int i = 0; i < n; i++) {
-        pending_abort(staged[i]);
+        data_give_up(all[i]); /* after the commit nothing is staged */
         if (r == SQLITE_OK)
             set_super(all[i], NULL);
         pthread_mutex_unlock(&all[i]->in_call);

@@ -17,8 +17,8 @@ enum { PAGE_SIZE = 16, VERSIONS = 18, FRACTION = 21, COUNTER = 24, PAGES = 28, V
 /* The guarded bytes: the fractions, of which the first one is masked, and the change counter, whose first byte is. */
 enum { AT = FRACTION, BYTES = MASK_GUARDED }; /* up to COUNTER + 3 */
 
-/* Byte 21. */
-enum { PLAIN = 64, MASKED = 191, MASKED_WAL = 190 };
+/* Byte 21, and the byte after it. The mask is the complement of the plain byte, as ATO_MASK_FIRST wants it. */
+enum { PLAIN = 64, MASKED = 191, AFTER = 32, AFTER_WAL = 33 };
 
 /* What the guard's counter is ahead of the file's when the mask is put on. */
 enum { AHEAD = 1 << 20 };
@@ -31,21 +31,21 @@ enum { PENDING_BYTE = 0x40000000 };
  * second once another process maps the file. A connection that writes may have it for longer: it makes the file plain itself, later. */
 enum { TRIES = 2000 };
 
-static bool begins_with(const void *header, unsigned char fraction)
+static bool begins_with(const void *header, unsigned char fraction, unsigned char after)
 {
-    const unsigned char *h = header, fractions[3] = {fraction, 32, 32};
+    const unsigned char *h = header, fractions[3] = {fraction, after, 32};
     return memcmp(h, "SQLite format 3", 16) == 0 && memcmp(h + FRACTION, fractions, 3) == 0;
 }
 
 bool mask_is_on(const void *header)
 {
-    return begins_with(header, MASKED) || begins_with(header, MASKED_WAL);
+    return begins_with(header, MASKED, AFTER) || begins_with(header, MASKED, AFTER_WAL);
 }
 
 /* Returns whether this is the header of a database, without a mask. */
 static bool is_plain(const void *header)
 {
-    return begins_with(header, PLAIN);
+    return begins_with(header, PLAIN, AFTER);
 }
 
 bool mask_is_wal(const void *header)
@@ -84,7 +84,8 @@ void mask_cover(void *header)
     if (!is_plain(h))
         return;
     const bool is_wal = h[VERSIONS] == 2 && h[VERSIONS + 1] == 2;
-    h[FRACTION] = is_wal ? MASKED_WAL : MASKED;
+    h[FRACTION] = MASKED;
+    h[FRACTION + 1] = is_wal ? AFTER_WAL : AFTER;
     if (is_wal)
         h[VERSIONS] = h[VERSIONS + 1] = 1;
     if (!counter_is_masked(h))
@@ -96,9 +97,10 @@ void mask_uncover(void *header)
     unsigned char *h = header;
     if (!mask_is_on(h))
         return;
-    if (h[FRACTION] == MASKED_WAL)
+    if (h[FRACTION + 1] == AFTER_WAL)
         h[VERSIONS] = h[VERSIONS + 1] = 2;
     h[FRACTION] = PLAIN;
+    h[FRACTION + 1] = AFTER;
     if (counter_is_masked(h))
         h[COUNTER] ^= 0x80;
 }
@@ -112,8 +114,11 @@ int mask_read(char *view, off_t length, void *h)
 
 bool mask_is_lost(const char *view)
 {
-    char header[COUNTER];
-    return ato_read_original(header, view, sizeof(header)) == 0 && is_plain(header);
+    unsigned char is, header[MASK_HEADER];
+    if (ato_read_original(&is, view + FRACTION, 1) < 0 || is == MASKED)
+        return false;
+    /* Of a new file all bytes may be in the reflection. */
+    return is != 0 || (ato_memcpy(header, view, sizeof(header)) && !mask_is_on(header));
 }
 
 /* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */
@@ -195,7 +200,7 @@ int mask_put_on(char *view)
         return 1;
     prepare(h);
     if (mask_set_plain(view, h[0]) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
-        write_part(view, h[1], VERSIONS, FRACTION + 1) < 0)
+        write_part(view, h[1], VERSIONS, FRACTION + 2) < 0)
         return -1;
     return write_part(view, h[1], COUNTER, COUNTER + 4);
 }
@@ -235,7 +240,7 @@ int mask_take_off(char *view, int fd)
         return r > 0 ? 0 : -1;
     return write_part(view, h, COUNTER, COUNTER + 4) < 0
                ? -1
-               : write_part(view, h, VERSIONS, FRACTION + 1);
+               : write_part(view, h, VERSIONS, FRACTION + 2);
 }
 
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
@@ -247,14 +252,17 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
         return 0;
     if (ato_stat(view, &st) < 0)
         return -1;
-    if (st.guard_offset != AT || st.guard_bytes != BYTES)
-        return 0; /* no guard, or one that this VFS did not set */
+    const bool has_guard = st.guard_offset == AT && st.guard_bytes == BYTES;
+    if (!has_guard && (st.guard_bytes || !st.slices_in_reflection))
+        return 0; /* not this VFS's, or a copy's */
     if (!is_locked && !mask_wait_for_lock(fd))
         return 1;
     const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
     /* A guard has no version bytes. After a switch to WAL mode the mask could not be taken off. */
     if (r == 0 && mask_is_wal(h))
         return mask_take_off(view, fd);
+    if (r == 0 && !has_guard) /* a transaction has ended it, and was not committed */
+        return mask_set_plain(view, h);
     if (r == 0)
         memcpy(plain, h + AT, BYTES);
     return r < 0 ? -1 : 0;

@@ -6,7 +6,7 @@
  * In SQLite's header (<https://sqlite.org/fileformat.html>, 1.3) bytes 18 and 19 are 1, or 2 in WAL mode, and bytes 21 to 23 are
  * fixed: 64, 32, 32. Bytes 24 to 27 are the change counter, which bytes 92 to 95 repeat. A masked header has
  *
- *   - 191 in byte 21. If the plain header says WAL mode, bytes 18 and 19 are 1 and byte 21 is 190: SQLite's own VFS would open
+ *   - 191 in byte 21. If the plain header says WAL mode, bytes 18 and 19 are 1 and byte 22 is 33: SQLite's own VFS would open
  *     the log, and keep its lock, before it looks at byte 21
  *   - in the highest bit of byte 24 the inverse of that of byte 92
  *
@@ -78,7 +78,7 @@ void mask_uncover(void *header);
  * Returns 0; 1 if the file is too short for a header; -1 with errno and ato_errormsg(). */
 int mask_read(char *view, off_t length, void *header);
 
-/* Returns whether a file that was masked has a plain header now: another program has overwritten it. */
+/* Returns whether the file itself has no mask, and is not a new one: if it had one, another program has overwritten it. */
 bool mask_is_lost(const char *view);
 
 /* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if

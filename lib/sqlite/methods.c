@@ -59,7 +59,7 @@ static int commit(struct connection *c)
     if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
     if (r != SQLITE_OK)
-        pending_abort(&c->pending);
+        data_give_up(c);
     return r;
 }
 
@@ -67,7 +67,7 @@ static int commit(struct connection *c)
 static void abandon(struct connection *c)
 {
     super_leave(c);
-    pending_abort(&c->pending);
+    data_give_up(c);
     c->refused = c->becomes_wal = false;
 }
 

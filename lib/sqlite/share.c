@@ -118,8 +118,8 @@ static bool is_hot(struct connection *c)
     return hot;
 }
 
-/* A masked file without a guard is a copy of a database that was not plain: the pages that it lacks are in the reflection of
- * the original. Such a file is refused unless ?prefer=file is given. */
+/* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are in
+ * the reflection of the original. Such a file is refused unless ?prefer=file is given. */
 static int take_copy(struct connection *c, const char *header)
 {
     if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
@@ -156,17 +156,20 @@ static int look_at_header(struct connection *c, bool is_first)
     if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     const bool is_masked = mask_is_on(header);
-    if (is_masked && !st.guard_bytes && (is_first || !db->writable)) {
+    const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
+    if (lacks_guard && !st.slices_in_reflection) {
         const int r = take_copy(c, header);
         if (r != SQLITE_OK)
             return r;
+    } else if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0) {
+        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
     }
     mask_uncover(header);
     /* A process was killed that was switching to WAL mode, or that used libato itself. */
     const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
     db->guarded = is_masked && !completes;
     if (db->locks.words && is_first)
-        locks_set_masked(&db->locks, db->guarded);
+        locks_set_masked(&db->locks, db->guarded && !mask_is_lost(db->view));
     if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     if (db->locks.words)
@@ -346,7 +349,7 @@ static bool go_on_in_memory(struct connection *c, int level)
         return false;
     }
     locks_set_written(l, true);
-    locks_set_masked(l, true);
+    locks_set_masked(l, !mask_is_lost(db->view));
     c->is_below = false;
     db->below--;
     __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with begin_or_join() */

@@ -25,13 +25,20 @@ static int read_guarded(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_M
     return (uint32_t)n == g->bytes;
 }
 
-bool guard_is_off(int file, const struct manifest_guard *g)
+enum { UNREADABLE = -1, BEHIND_END = -2 };
+
+/* Reads the first guarded byte that the file has. Returns it, or one of these. */
+static int first_byte(int file, const struct manifest_guard *g)
 {
     uint8_t first;
-    if (!g->bytes)
-        return true;
-    ssize_t n = pread(file, &first, 1, (off_t)g->offset);
-    return n == 0 || (n == 1 && first == g->plain[0]);
+    const ssize_t n = pread(file, &first, 1, (off_t)g->offset);
+    return n == 1 ? first : n < 0 ? UNREADABLE : BEHIND_END;
+}
+
+bool guard_is_off(int file, const struct manifest_guard *g)
+{
+    const int first = g->bytes ? first_byte(file, g) : BEHIND_END;
+    return first == BEHIND_END || first == g->plain[0];
 }
 
 /* Returns 1 if one of these slices of a page, which are valid in R, has a byte other than 0; else 0; -1. */
@@ -58,12 +65,28 @@ static uint64_t guarded_slices(const struct manifest_guard *g, uint64_t page)
     return mask;
 }
 
+/* Returns whether this first byte is that of a mask of ATO_MASK_FIRST. */
+static bool is_mask(const struct manifest_guard *g, int first)
+{
+    return (first ^ g->plain[0]) == 0xff;
+}
+
+bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g)
+{
+    const int first = first_byte(pr->original, g);
+    return first > 0 && first != g->plain[0] && !is_mask(g, first);
+}
+
 int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,
                           uint64_t size, const char *path)
 {
     const uint64_t each = layout_chunk(format);
     int found = 0;
-    if (!g->bytes || !g->first || g->offset >= size || !guard_is_off(file, g))
+    if (!g->bytes || !g->first || g->offset >= size)
+        return 0;
+    const int first = first_byte(file, g);
+    /* It may be 0 as long as all of a new file's bytes are in the reflection. */
+    if (first <= 0 ? first != BEHIND_END : is_mask(g, first))
         return 0;
     uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
     if (!words)
@@ -92,7 +115,7 @@ int guard_check(const struct pairing *pr, const struct manifest_guard *g, uint64
                   : report_error(
                         ESTALE,
                         "another program overwrote %s while libato held it: its guarded bytes, %u "
-                        "at %" PRIu64 ", are plain, and its reflection %s/%s holds parts of the "
+                        "at %" PRIu64 ", have no mask, and its reflection %s/%s holds parts of the "
                         "content from before: " PAIRING_CHOOSE,
                         pr->path, g->bytes, g->offset, pr->folder.path, pr->names.reflection);
 }

@@ -18,8 +18,12 @@
  * behind the end of the file, or there is no guard. A file that cannot be read counts as masked. */
 bool guard_is_off(int file, const struct manifest_guard *g);
 
-/* Returns 1 if another program overwrote the file while it had a mask: the first guarded byte is plain in the file, whose every
- * store by libato since had the mask, and the reflection holds other slices. (Slices of zeros do not count: they may be those of a
+/* Returns true if the file has neither the plain first byte of this guard nor a mask that ATO_MASK_FIRST allows, nor 0 as a new file:
+ * then a guard that is set now cannot tell that another program overwrote the file. */
+bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g);
+
+/* Returns 1 if another program overwrote the file while it had a mask: the first guarded byte is not the mask in the file, whose every
+ * store by libato since had it, and the reflection holds other slices. (Slices of zeros do not count: they may be those of a
  * growth, which needs no mask; nor do those of the mask itself.) Else 0; -1 with a sentence. `size`: the logical one; `path`: for
  * the sentence. */
 int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,

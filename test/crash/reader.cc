@@ -340,10 +340,11 @@ static bool is_database(const Bytes &content)
 // As lib/sqlite/mask.h describes it.
 Bytes unmasked(Bytes content)
 {
-    if (is_database(content) && (content[21] == 191 || content[21] == 190)) {
-        if (content[21] == 190)
+    if (is_database(content) && content[21] == 191) {
+        if (content[22] == 33)
             content[18] = content[19] = 2;
         content[21] = 64;
+        content[22] = 32;
     }
     // The change counter, which bytes 92 to 95 repeat, rises when a mask is completed, and gets
     // another value where libato makes the file plain.

@@ -208,14 +208,14 @@ class Overwritten : public Pairing, public testing::WithParamInterface<int>
 {
   protected:
     enum Then { UNMAPS_FAST, UNMAPS_SPATIAL, DIES };
-    static constexpr unsigned char MASK = 0xee;
 
     // Maps, masks two bytes, writes; `overwrites`: in place, as cp does without truncating.
     int live(bool overwrites, bool writes) const
     {
         return in_child([&] {
             Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM | ATO_MASK_FIRST));
-            const Bytes plain(old.begin() + 18, old.begin() + 20), masked(2, MASK);
+            const Bytes plain(old.begin() + 18, old.begin() + 20),
+                masked{static_cast<unsigned char>(~plain[0]), 0xee};
             if (!m || ato_set_guard(m.base, 18, plain.data(), 2) < 0 ||
                 !m.write(18, masked, ATO_EAGER) || (writes && !m.write(3000, pattern(6000, 2))))
                 return 1;
@@ -241,10 +241,25 @@ class Overwritten : public Pairing, public testing::WithParamInterface<int>
         return all;
     }
 
-    const Bytes backup = with_guard(pattern(SIZE, 8));
+    void play_refusal();
+
+    Bytes backup = with_guard(pattern(SIZE, 8));
 };
 
 TEST_P(Overwritten, FileIsNotMixedWithItsReflection)
+{
+    play_refusal();
+}
+
+// An encrypted backup, or another file: neither plain nor masked.
+TEST_P(Overwritten, FileOfAnotherKindIsNotMixedEither)
+{
+    backup = pattern(SIZE, 8);
+    backup[18] = static_cast<unsigned char>(old[18] ^ 1);
+    play_refusal();
+}
+
+void Overwritten::play_refusal()
 {
     ASSERT_EQ(live(true, true), 0);
     EXPECT_EQ(read_file(path), backup) << "nothing was deployed over it";
@@ -280,8 +295,10 @@ TEST_P(Overwritten, FileThatIsCompleteOrMaskedIsMapped)
     write_file(path, old);
     ASSERT_EQ(live(false, true), 0);
     content = old;
-    if (GetParam() != UNMAPS_SPATIAL)
-        std::fill_n(content.begin() + 18, 2, MASK);
+    if (GetParam() != UNMAPS_SPATIAL) {
+        content[18] = static_cast<unsigned char>(~old[18]);
+        content[19] = 0xee;
+    }
     std::copy_n(pattern(6000, 2).begin(), 6000, content.begin() + 3000);
     expect_maps(path);
 }

@@ -411,8 +411,8 @@ class Beside(unittest.TestCase):
         try:
             writer.wait(30)
             with open(path, 'rb') as file:
-                header = file.read(22)
-            self.assertEqual(header[21], 190, 'masked, and WAL')
+                header = file.read(23)
+            self.assertEqual(header[22], 33, 'masked, and WAL')
             subprocess.run([ATO, 'cp', '--quiet', path, copy], check=True)
             self.assertEqual(sqlite3.connect(copy).execute('SELECT a FROM t').fetchall(), [(7,)])
         finally:

@@ -40,7 +40,8 @@ TEST_F(SqliteOutside, ABackupCopiedOverItIsNoticed)
     make("small.db");
     make("large.db");
     MUST(Db::stock(path("large.db")), fill("t", 10, 100));
-    for (const char *backup : {"small.db", "large.db"}) {
+    support::write_file(path("no.db"), support::Bytes(20000, 'x')); /* as an encrypted one */
+    for (const char *backup : {"small.db", "large.db", "no.db"}) {
         Db db = begin(), second(path());
         EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 10);
         MUST(db, "BEGIN; INSERT INTO t VALUES(5, 'five')");
@@ -87,6 +88,97 @@ TEST_F(SqliteOutside, ABackupCopiedOverItIsRefusedUntilASideIsPreferred)
             ASSERT_EQ(unlink(path().c_str()), 0);
             ASSERT_EQ(system(("rm -r " + (folder / ".ato")).c_str()), 0);
         }
+}
+
+/* A copy of the open database, which has a mask, and cut or removed parts: nothing is acknowledged that would be lost. */
+TEST_F(SqliteOutside, AnotherLengthIsNoticedAndARemovedReflection)
+{
+    const std::string reflections = folder / ".ato";
+    for (const std::string &does :
+         {"cp " + path("masked.db") + " " + path(), "truncate -s -4096 " + path(),
+          "truncate -s +8192 " + path(), "rm -r " + reflections}) {
+        Db db = begin();
+        ASSERT_EQ(copy_over(path(), path("masked.db")), 0);
+        MUST(db, fill("t", 10, 100));
+        ASSERT_EQ(system(does.c_str()), 0);
+        usleep(20 * 1000);
+        EXPECT_EQ(db.run("UPDATE t SET b=a"), SQLITE_IOERR) << does;
+        EXPECT_EQ(extended(db), SQLITE_IOERR_DATA);
+        EXPECT_TRUE(logged("another program")) << does;
+        EXPECT_EQ(db.close(), SQLITE_OK);
+        /* A close brings home what a removed reflection has. */
+        EXPECT_EQ(Db(path()).text("SELECT count(*) FROM t"),
+                  does[0] == 'r' ? "95" : "error: unable to open database file (14)")
+            << does;
+        ASSERT_EQ(unlink(path().c_str()), 0);
+        ASSERT_EQ(system(("rm -rf " + reflections).c_str()), 0);
+    }
+}
+
+/* As by an extension that encrypts a database in place: such a page has no mask, and stays as it was written. */
+TEST_F(SqliteOutside, AFirstPageThatIsNoHeaderStaysAsItIs)
+{
+    const std::string same = "SELECT count(*) FROM t WHERE b=a";
+    std::string plain(4096, 0), noise(4096, 0);
+    for (unsigned i = 0; i < 4096; i++)
+        noise[i] = static_cast<char>(i * 37 + 11);
+    const auto write = [&](const Db &db, const std::string &page, bool commits) {
+        sqlite3_file *file = nullptr;
+        sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+        const sqlite3_io_methods *m = file->pMethods;
+        for (const int level : {SQLITE_LOCK_SHARED, SQLITE_LOCK_RESERVED, SQLITE_LOCK_EXCLUSIVE})
+            ASSERT_EQ(m->xLock(file, level), SQLITE_OK);
+        if (plain[0] == 0) {
+            ASSERT_EQ(m->xRead(file, plain.data(), 4096, 0), SQLITE_OK);
+        }
+        ASSERT_EQ(m->xWrite(file, page.data(), 4096, 0), SQLITE_OK);
+        if (commits) {
+            ASSERT_EQ(m->xFileControl(file, SQLITE_FCNTL_SYNC, nullptr), SQLITE_OK);
+        }
+        ASSERT_EQ(m->xUnlock(file, SQLITE_LOCK_NONE), SQLITE_OK);
+    };
+    Db db = begin();
+    MUST(db, fill("t", 10, 100) + "; UPDATE t SET b=a");
+    /* To the reflection, and to the file. */
+    for (const int times : {1, 2})
+        for (const bool commits : {false, true}) {
+            for (int i = 0; i < times; i++)
+                write(db, noise, commits);
+            if (commits)
+                write(db, plain, true);
+            EXPECT_EQ(db.number(same), 95);
+            MUST(db, "UPDATE t SET b=a");
+        }
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(Db::stock(path()).number(same), 95);
+    /* A kill before the commit. */
+    ASSERT_EQ(support::in_child([&] {
+                  start();
+                  const Db killed(path());
+                  killed.run("UPDATE t SET b=a");
+                  sqlite3_file *file = nullptr;
+                  sqlite3_file_control(killed.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+                  for (const int level : {1, 2, 4})
+                      (void)file->pMethods->xLock(file, level);
+                  (void)file->pMethods->xWrite(file, noise.data(), 4096, 0);
+                  _exit(support::CUT);
+                  return 0;
+              }),
+              support::CUT);
+    {
+        Db again(path());
+        EXPECT_EQ(again.number(same), 95);
+        EXPECT_EQ(again.close(), SQLITE_OK);
+        EXPECT_EQ(Db::stock(path()).number(same), 95);
+    }
+    {
+        const Db again(path());
+        MUST(again, "UPDATE t SET b=a");
+        write(again, noise, true);
+    }
+    const support::Bytes now = support::read_file(path());
+    EXPECT_EQ(left(), 0u);
+    EXPECT_EQ(std::string(now.begin(), now.begin() + 4096), noise);
 }
 
 /* Within a transaction, of which nothing is staged yet, or pages that did not fit in the cache: no byte of it reaches the file. */

@@ -111,8 +111,8 @@ static void judge_own(struct look *l)
         guard_was_overwritten(l->fd, l->reflection, &r->guard, r->format, l->manifest.size,
                               l->path))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
-                  "was overwritten by another program while libato held it: its guarded bytes are "
-                  "plain, and its reflection holds parts of the content from before");
+                  "was overwritten by another program while libato held it: its guarded bytes have "
+                  "no mask, and its reflection holds parts of the content from before");
 }
 
 /* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
