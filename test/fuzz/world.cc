@@ -381,7 +381,7 @@ static void scatter(Paired &p, unsigned seed)
  *   bits 0-1   state: in use, clean, deployed, born
  *   bit 2      with bits 14 and 15 (it takes long): the file has 514 pages and holes, else 6; and some
  *              bytes more
- *   bit 3      it has a guard, at 18, and in state `deployed` the mask lies in the file
+ *   bit 3      it has a guard, at 18, whose mask is the complement, and in state `deployed` the mask lies in the file
  *   bit 4      a growth of it was cut: zeros up to the growth word
  *   bit 5      it has no attribute
  *   bit 6      no slice lies in the reflection
@@ -409,7 +409,7 @@ void World::begin(Input &in)
         for (size_t copy : {size_t{0}, COPY_B}) {
             put(file.manifest, copy + GUARD_OFFSET, 8, 18);
             put(file.manifest, copy + GUARD_BYTES, 4, 2);
-            put(file.manifest, copy + GUARD_PLAIN, 2, 0x0101);
+            put(file.manifest, copy + GUARD_PLAIN, 2, 0x0100 | (file.content[18] ^ 0xff));
             put(file.manifest, copy + GUARDED, 2, get(file.content, 18, 2));
         }
     if (shape & 16) {
