@@ -84,7 +84,10 @@ struct ato_status AtoFile::stat() const
 bool AtoFile::has_reflection() const
 {
     std::error_code none;
-    return !std::filesystem::is_empty(folder_ + "/.ato", none) && !none;
+    for (const auto &entry : std::filesystem::directory_iterator(folder_ + "/.ato", none))
+        if (entry.path().filename() != "README")
+            return true;
+    return false;
 }
 
 uint64_t AtoFile::reflection_bytes() const
