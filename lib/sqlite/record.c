@@ -113,6 +113,13 @@ void record_reached(void)
         __atomic_store_n(&r->reached, 1, __ATOMIC_RELAXED);
 }
 
+void record_opened(void)
+{
+    struct record *r = get();
+    if (r)
+        __atomic_store_n(&r->opened, 1, __ATOMIC_RELAXED);
+}
+
 void record_database(dev_t device, ino_t inode, const char *path)
 {
     char database[PATH_MAX + 64];

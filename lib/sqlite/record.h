@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the processes below `ato sqlite` tell it: whether they use SQLite through this VFS, and which databases.
+ * What the processes below `ato sqlite` tell it: whether they use this VFS, and for which databases.
  *
  * The record is memory that `ato sqlite` makes (memfd_create(2)) and all of its processes map. ATO_SQLITE_RECORD names it in
  * two ways: by a path in the /proc folder of `ato sqlite`, for programs that close descriptors; and by the descriptor of that
@@ -24,10 +24,11 @@ struct record {
     /* Atomic, and only ever set: */
     uint32_t loaded;  /* a process has preloaded the library */
     uint32_t reached; /* SQLite has registered the VFS in a process */
+    uint32_t opened;  /* a process has opened a database through it */
     uint32_t lost;    /* no room for another database */
     /* Bytes of `databases` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
     uint32_t used;
-    char databases[RECORD_BYTES - 32]; /* of each "DEVICE:INODE:PATH", in decimal, and a 0 */
+    char databases[RECORD_BYTES - 36]; /* of each "DEVICE:INODE:PATH", in decimal, and a 0 */
 };
 _Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the record");
 
@@ -40,6 +41,7 @@ void record_add(struct record *r, const char *database);
 /* For processes that may be below `ato sqlite`: in the record that the environment names, if there is one. */
 void record_loaded(void);
 void record_reached(void);
+void record_opened(void);
 void record_database(dev_t device, ino_t inode, const char *path);
 
 #endif

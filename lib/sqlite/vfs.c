@@ -73,8 +73,12 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 {
     (void)vfs;
     file->pMethods = NULL;
-    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name))
-        return methods_open(below, name, file, flags, out_flags);
+    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name)) {
+        const int r = methods_open(below, name, file, flags, out_flags);
+        if (r == SQLITE_OK)
+            record_opened();
+        return r;
+    }
     if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
         return super_open(below, name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))

@@ -200,6 +200,12 @@ class Tool(Lab):
         self.assertEqual(self.complaint, '')
         self.run_it(ATO, 'sqlite', '--require', 'sh', '-c', 'sqlite3 a.db "SELECT 1"; exit 7', status=7)
         self.assertEqual(self.complaint, '')
+        self.run_it(ATO, 'sqlite', '--require', '--path', 'in', 'sqlite3', 'a.db', 'SELECT 1', status=123)
+        self.assertIn(f'opened none at or below {self.path("in")} (--path)', self.complaint)
+        self.run_it(ATO, 'sqlite', '--require', '--path', 'in', 'sqlite3', 'in/a.db', CREATE, 'ATTACH "a.db" AS other')
+        self.assertEqual(self.complaint, '')
+        self.run_it(ATO, 'sqlite', '--require', 'sqlite3', ':memory:', 'SELECT 1', status=123)
+        self.assertIn('opened no file', self.complaint)
         if BUNDLED:
             self.assertEqual(self.run_it(ATO, 'sqlite', '--require', BUNDLED, self.path('b.db'), status=123), '')
             self.assertIn(NO_SQLITE, self.complaint)

@@ -156,6 +156,7 @@ static void tell(struct record *outer, const struct record *r)
 {
     outer->loaded |= r->loaded;
     outer->reached |= r->reached;
+    outer->opened |= r->opened;
     outer->lost |= r->lost;
     for (const char *at = NULL; (at = next_database(r, at));)
         record_add(outer, at);
@@ -163,7 +164,16 @@ static void tell(struct record *outer, const struct record *r)
 
 static void report(const struct record *r, const char *program)
 {
-    if (r->loaded)
+    const char *paths = getenv("ATO_SQLITE_PATH");
+    if (r->reached && paths && *paths)
+        warnx("%s opened no database through libato: its SQLite was reached, but opened none at or "
+              "below %s (--path)",
+              program, paths);
+    else if (r->reached)
+        warnx("%s opened no database through libato: its SQLite was reached, but opened no file, "
+              "or only with another VFS (vfs=) or with nolock=1",
+              program);
+    else if (r->loaded)
         warnx("%s used no SQLite through libato: neither it nor its children loaded libsqlite3.so "
               "(an SQLite that is compiled in is not reached, nor a program under sudo)",
               program);
@@ -287,10 +297,10 @@ static int run(const struct tool_request *request)
     if (outer)
         tell(outer, record);
     const bool good = !request->tidy || tidy(record);
-    if (!record->reached)
+    if (!record->opened)
         report(record, request->names[0]);
     const int status = program_end_alike(end.status);
-    if (request->require && !record->reached)
+    if (request->require && !record->opened)
         return NOT_REACHED;
     return status || good ? status : NOT_PLAIN;
 }
@@ -308,9 +318,9 @@ const struct tool_command sqlite_command = {
         "mattn/go-sqlite3 that were built with -tags libsqlite3. Has no effect on a program with\n"
         "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID "
         "(sudo):\n"
-        "if none of the processes used SQLite through libato, a line on standard error says so at "
-        "the\n"
-        "end.\n"
+        "if none of the processes opened a database through libato, a line on standard error "
+        "says\n"
+        "why at the end.\n"
         "\n"
         "Signals, also those that stop and continue it, reach PROGRAM as if it were started "
         "without\n"
@@ -319,7 +329,8 @@ const struct tool_command sqlite_command = {
         "--path PATH  only the database PATH, or those in the folder PATH and in folders below "
         "it;\n"
         "             others are left to SQLite's own VFS. May be repeated. Sets ATO_SQLITE_PATH.\n"
-        "--require    fail if no process used SQLite through libato.\n"
+        "--require    fail if no process opened a database through libato (with --path: one of "
+        "those).\n"
         "--tidy       when PROGRAM has ended, in whatever way (kill -9 too), make the databases "
         "plain\n"
         "             that it or its children had open, as by 'ato deploy'; but not those that a "
@@ -330,11 +341,12 @@ const struct tool_command sqlite_command = {
         "libato,\n"
         "and no row otherwise.\n"
         "\n"
-        "Exit status: that of PROGRAM; 123 with --require if no process used SQLite through "
-        "libato; 122\n"
-        "with --tidy if PROGRAM's is 0 and a database could not be made plain; 125 if the library "
-        "or a\n"
-        "PATH is not found, 126 if PROGRAM cannot be started, 127 if there is no such program.\n",
+        "Exit status: that of PROGRAM; 123 with --require if no process opened a database through\n"
+        "libato; 122 with --tidy if PROGRAM's is 0 and a database could not be made plain; 125 if "
+        "the\n"
+        "library or a PATH is not found, 126 if PROGRAM cannot be started, 127 if there is no "
+        "such\n"
+        "program.\n",
     .least = 1,
     .starts_program = true,
     .run = run,
