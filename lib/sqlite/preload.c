@@ -8,6 +8,10 @@
  *
  * The library is not linked with SQLite: programs without SQLite are preloaded too, and a program may bring an SQLite of its own,
  * or load one where only a plugin sees it. So the functions are looked up in the library that makes the call.
+ *
+ * A library that RTLD_DEEPBIND loads, and those that it needs (of PHP's modules, say), look up functions in each other first:
+ * SQLite would call its own sqlite3_os_init(). But one that is there before keeps the order that it was loaded with. So dlopen() here
+ * loads SQLite first.
  */
 #include "api.h"
 #include "record.h"
@@ -50,7 +54,24 @@ static void __attribute__((constructor)) loaded(void)
     record_loaded();
 }
 
-__attribute__((visibility("default"))) int sqlite3_os_init(void);
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED int sqlite3_os_init(void);
+EXPORTED void *dlopen(const char *file, int mode);
+
+void *dlopen(const char *file, int mode)
+{
+    static void *(*found)(const char *, int);
+    void *(*next)(const char *, int) = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (!next) {
+        next = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+        __atomic_store_n(&found, next, __ATOMIC_RELAXED);
+    }
+    /* Not beside an SQLite that the program brings for all: it would call that one's functions. */
+    if (file && mode & RTLD_DEEPBIND && !dlsym(RTLD_DEFAULT, "sqlite3_libversion"))
+        (void)next("libsqlite3.so.0", RTLD_LAZY);
+    /* A tail call: the linker searches as the library says which it returns to. */
+    return next(file, mode);
+}
 
 int sqlite3_os_init(void)
 {

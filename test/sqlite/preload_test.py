@@ -52,6 +52,16 @@ for i in range(15):
     time.sleep(0.01)
 print(sorted(counts.items()))
 '''
+# Runs early.c in a module that is found as the program says, and looks up functions in its own libraries first.
+DEEP = '''
+#include <dlfcn.h>
+int main(int argc, char **argv)
+{
+    void *module = dlopen("deep.so", RTLD_NOW | RTLD_DEEPBIND);
+    int (*run)(int, char **) = module ? (int (*)(int, char **))dlsym(module, "run") : 0;
+    return run ? run(argc, argv) : 9;
+}
+'''
 NO_SQLITE = 'used no SQLite through libato'
 UNREACHABLE = re.compile('dial tcp|no such host|timeout|connection refused|network is unreachable|GOPROXY=off')
 
@@ -121,6 +131,16 @@ class Preload(Lab):
     def test_a_program_may_configure_sqlite_first_and_shut_it_down(self):
         said = self.run_it(ATO, 'sqlite', EARLY, self.path('a.db'))
         self.assertEqual(said.count('"domain":"process"'), 2, said)
+
+    def test_a_program_that_loads_modules_with_deepbind_commits_through_the_vfs(self):
+        with open(self.path('deep.c'), 'w', encoding='ascii') as source:
+            source.write(DEEP)
+        early = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'early.c')
+        self.run_it('cc', '-shared', '-fPIC', '-Dmain=run', '-o', 'in/deep.so', early, '-lsqlite3')
+        self.run_it('cc', '-D_GNU_SOURCE', '-o', 'deep', 'deep.c', '-ldl', '-Wl,--enable-new-dtags,-rpath,$ORIGIN/in')
+        said = self.run_it(ATO, 'sqlite', '--require', './deep', self.path('a.db'))
+        self.assertEqual(said.count('"domain":"process"'), 2, said)
+        self.assertEqual(self.complaint, '')
 
     def test_programs_without_sqlite_start(self):
         self.assertEqual(self.run_it('/bin/sh', '-c', '/bin/true && echo well', LD_PRELOAD=PRELOAD, LD_BIND_NOW='1'), 'well\n')

@@ -174,8 +174,10 @@ static void report(const struct record *r, const char *program)
               "or only with another VFS (vfs=) or with nolock=1",
               program);
     else if (r->loaded)
-        warnx("%s used no SQLite through libato: neither it nor its children loaded libsqlite3.so "
-              "(an SQLite that is compiled in is not reached, nor a program under sudo)",
+        warnx("%s used no SQLite through libato: neither it nor its children loaded an SQLite "
+              "that can be reached (not one that is compiled in, was linked with -Bsymbolic, or is "
+              "loaded with RTLD_DEEPBIND by another name than libsqlite3.so.0; nor in a program "
+              "under sudo)",
               program);
     else
         warnx("%s used no SQLite through libato: nothing can be preloaded into a static program, "
