@@ -6,6 +6,7 @@
 #include "fault.h"
 #include "locks.h"
 #include "mask.h"
+#include "record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -213,6 +214,7 @@ static int begin_in_memory(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
     int r = SQLITE_OK;
+    record_database(db->device, db->inode, c->name);
     if (locks_attach(&db->locks, settle, db) != LOCKS_OK)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
     if (locks_are_written(&db->locks) || database_needs_view(c))

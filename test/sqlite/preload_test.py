@@ -62,6 +62,14 @@ int main(int argc, char **argv)
     return run ? run(argc, argv) : 9;
 }
 '''
+READ = '''
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+while not [n for n in os.listdir("/dev/shm") if n.startswith(sys.argv[2])]:
+    for i in range(1000):
+        db.execute("SELECT * FROM t").fetchall()
+os.kill(os.getpid(), 9)
+'''
 NO_SQLITE = 'used no SQLite through libato'
 UNREACHABLE = re.compile('dial tcp|no such host|timeout|connection refused|network is unreachable|GOPROXY=off')
 
@@ -255,20 +263,34 @@ class Tool(Lab):
     def state(self, path):
         return re.search('state +(.*?):', self.run_it(ATO, 'info', path))[1]
 
+    def first(self, path):
+        """How the names of the shared memory of its locks begin."""
+        st = os.stat(self.path(path))
+        return f'ato-{st.st_dev:x}-{st.st_ino}-'
+
+    def locks(self, path):
+        return [n for n in os.listdir('/dev/shm') if n.startswith(self.first(path))]
+
     def test_makes_plain_what_the_program_left_however_it_ended(self):
         kill = 'os.kill(os.getpid(), 9)'
         self.run_it(ATO, 'sqlite', sys.executable, '-c', LEAVE, 'in/a.db', kill, status=-signal.SIGKILL)
         self.assertEqual(self.state('in/a.db'), 'recovery due')
+        self.assertEqual(len(self.locks('in/a.db')), 1)
         for how, status in (kill, -signal.SIGKILL), ('os._exit(3)', 3), ('os.execvp("true", ["true"])', 0), (
                 'os.fork() or os.setsid() or ' + kill + '; os.wait()', 0), ('os.chdir("/"); ' + kill, -signal.SIGKILL):
             with self.subTest(how):
                 self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.db', how, status=status)
-                self.assertEqual((self.complaint, self.state('in/a.db')), ('', 'plain'))
+                self.assertEqual((self.complaint, self.state('in/a.db'), self.locks('in/a.db')), ('', 'plain', []))
         self.assertEqual(self.run_it('sqlite3', 'in/a.db', 'SELECT count(*) FROM t'), '6\n')
         self.run_it(ATO, 'sqlite', '--tidy', ATO, 'sqlite', sys.executable, '-c', LEAVE, 'in/a.db', kill, status=-signal.SIGKILL)
         self.assertEqual(self.state('in/a.db'), 'plain')
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/b.db', f'os.remove("in/b.db"); {kill}', status=-signal.SIGKILL)
         self.assertEqual(self.complaint, '')
+
+    def test_removes_the_shared_locks_of_a_reader_that_was_killed(self):
+        self.run_it('sqlite3', 'in/a.db', CREATE)
+        self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', READ, 'in/a.db', self.first('in/a.db'), status=-signal.SIGKILL)
+        self.assertEqual((self.complaint, self.locks('in/a.db')), ('', []))
 
     def test_makes_plain_what_the_program_renamed(self):
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.tmp', 'os.rename("in/a.tmp", "in/a.db"); os._exit(0)')

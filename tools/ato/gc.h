@@ -63,4 +63,7 @@ void gc_folders(struct gc *gc, const char *name);
 /* Looks at the shared memory in /dev/shm of the pairings that gc_folders() has found; or at all of libato's. */
 void gc_shared(struct gc *gc);
 
+/* Removes the memory in which processes that were killed had SQLite's locks of a database, which is open for writing. */
+void gc_shared_locks(int database);
+
 #endif

@@ -15,6 +15,7 @@
 
 #include "lib/api/shared.h"
 #include "lib/file/shared.h"
+#include "lib/sqlite/mask.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
@@ -182,4 +183,32 @@ void gc_shared(struct gc *gc)
     }
     if (n >= 0)
         free(names);
+}
+
+void gc_shared_locks(int database)
+{
+    char object[NAME_MAX + 2], first[64];
+    const char *why;
+    struct stat st;
+    if (fstat(database, &st) < 0)
+        return;
+    DIR *folder = opendir("/dev/shm");
+    shared_memory_name(first, st.st_dev, st.st_ino, 0);
+    *strrchr(first, '0') = 0; /* that of any user */
+    signal(SIGIO, SIG_IGN);
+    for (const struct dirent *e; folder && (e = readdir(folder));) {
+        /* While it has this lock, no process begins or ends to use the memory. */
+        if (strncmp(e->d_name, first + 1, strlen(first + 1)) != 0 || !is_users(e->d_name) ||
+            mask_lock(database, F_WRLCK) < 0)
+            continue;
+        snprintf(object, sizeof(object), "/%s", e->d_name);
+        const int fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+        if (fd >= 0 && judge_users(fd, e->d_name, &why) == GC_USELESS)
+            (void)fsops->shm_unlink(object);
+        if (fd >= 0)
+            close(fd); /* ends the lease */
+    }
+    (void)mask_lock(database, F_UNLCK);
+    if (folder)
+        closedir(folder);
 }

@@ -5,6 +5,7 @@
  * they use the VFS, and for which databases.
  */
 #include "deploy.h"
+#include "gc.h"
 #include "program.h"
 #include "text.h"
 #include "tool.h"
@@ -228,6 +229,11 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
             break;
         clock_nap(5000000);
         *left_ms -= *left_ms < 5 ? *left_ms : 5;
+    }
+    const int fd = d.result <= MADE_PLAIN ? look_open(path, O_RDWR) : -1;
+    if (fd >= 0) {
+        gc_shared_locks(fd);
+        close(fd);
     }
     if (d.result <= MAPPED)
         return true;
