@@ -252,7 +252,7 @@ class States(Lab):
         """Makes the state in a new folder; the last one's processes end."""
         self.doCleanups()
         self.rounds += 1
-        self.dir = f'{self.top}/{self.rounds}'
+        self.dir = f"{self.top}/{self.rounds}'s $x" # each step is named so that a shell takes it
         self.file = self.dir + '/file'
         os.mkdir(self.dir)
         getattr(self, state)()
@@ -271,7 +271,11 @@ class States(Lab):
 
     def steps(self, text):
         """The commands in quotes, of this file."""
-        return {s for s in re.findall(r"'((?:ato|truncate|setfattr) [^']*)'", text) if self.file in s}
+        return {s for s in re.findall(r"'((?:ato|truncate|setfattr) (?:[^'\\]|\\.)*)'", text) if self.file in shlex.split(s)}
+
+    def of_any(self, steps):
+        """The same, of any file."""
+        return {s.replace(re.sub(r'([^\w/.-])', r'\\\1', self.file), 'FILE') for s in steps}
 
     def follow(self, steps):
         """Does a step, and those that are named after it, to the end."""
@@ -287,11 +291,11 @@ class States(Lab):
         for name in sorted(names):
             with self.subTest(state=state, steps=[*done, name]):
                 self.begin(state)
-                steps = [step.replace('FILE', self.file) for step in [*done, name]]
+                steps = [step.replace('FILE', shlex.quote(self.file)) for step in [*done, name]]
                 before = self.content()
                 found = self.follow(steps)
                 if found['state'] != 'plain':
-                    self.try_all(state, [*done, name], {s.replace(self.file, 'FILE') for s in self.steps(found['next'])})
+                    self.try_all(state, [*done, name], self.of_any(self.steps(found['next'])))
                 elif 'prefer=file' in name:
                     self.assertEqual(self.content()[:len(before)], before[:len(self.content())])
                 elif 'prefer=reflection' in name:
@@ -308,7 +312,7 @@ class States(Lab):
                     got, text = self.run_words(words)
                     self.assertEqual(got, status, text)
                     if command == 'info':
-                        names = {s.replace(self.file, 'FILE') for s in self.steps(text)}
+                        names = self.of_any(self.steps(text))
                     if status and state in BY_HAND:
                         self.assertIn(BY_HAND[state], text)
                     elif status and state == 'plain':
@@ -316,7 +320,7 @@ class States(Lab):
                     elif status and '--prefer' in command:
                         self.assertTrue(self.steps(text) or "'ato deploy --prefer=file'" in text or 'setfattr -x' in text, text)
                     elif status:
-                        self.assertEqual({s.replace(self.file, 'FILE') for s in self.steps(text)}, names, text)
+                        self.assertEqual(self.of_any(self.steps(text)), names, text)
                         self.assertFalse('not possible' in text or 'differ: none' in text, text)
                     elif 'deploy' in command:
                         self.assertEqual(self.info(self.file)['state'], 'plain')

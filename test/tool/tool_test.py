@@ -4,6 +4,7 @@
 check_test.py, `ato deploy`: deploy_test.py.)"""
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,6 +138,15 @@ class Info(Lab):
         self.assertEqual(os.fsencode(self.info(path)['file']), path)
         text = self.ato('info', path).stdout
         self.assertIn(b'a"b\\c\\x0a\\x1b[1m\\xff\xc3\xa4\\xed\\xa0\\x80\n', text)
+
+    def test_names_in_commands_can_be_given_to_a_shell(self):
+        for name in b"a b", b"it's", b'-x', b'$(x)`*"\\~', b'\n\x1b1\xff1\xc3\xa4':
+            with self.subTest(name=name):
+                os.rename(self.make('fast'), os.fsencode(self.dir) + b'/' + name)
+                done = subprocess.run([lab.TOOL, 'info', '--', name], cwd=self.dir, capture_output=True, check=True)
+                word = re.search(rb"next +'ato deploy (.*)' makes it plain\n", done.stdout)[1]
+                told = subprocess.run(['bash', '-c', b'printf %s ' + word], cwd=self.dir, capture_output=True, check=True).stdout
+                self.assertEqual(os.path.normpath(told), name)
 
     def test_names_that_are_not_files_are_reported(self):
         os.mkfifo(self.dir + '/pipe')

@@ -190,15 +190,14 @@ static void say_pairing(const struct facts *f)
 static void say(const struct facts *f)
 {
     const struct look *l = f->look;
-    char size[TEXT_SIZE], text[256], next[LOOK_NEXT];
+    char size[TEXT_SIZE], text[256], next[LOOK_NEXT], word[TEXT_WORD];
     text_put(stdout, f->name);
     if (f->is_database) {
         fputs(": an SQLite database that only the VFS ato reads; to make it plain, ", stdout);
         fputs(l->state >= LOOK_COPIED ? "choose a side: run 'ato deploy "
                                       : "close it, then run 'ato deploy ",
               stdout);
-        text_put(stdout, f->name);
-        putchar('\'');
+        printf("%s'", text_word(word, f->name));
     }
     putchar('\n');
     snprintf(text, sizeof(text), "%s: %s", look_state_name(l->state),

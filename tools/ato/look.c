@@ -71,6 +71,8 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
 {
     const unsigned sides = l->ways & (WAY_FILE | WAY_REFLECTION);
     const bool is_longer = l->identity.size > l->manifest.size;
+    char word[TEXT_WORD];
+    name = text_word(word, name);
     to[0] = '\0';
     if (l->state == LOOK_IN_USE)
         add_way(

@@ -9,6 +9,8 @@
 #ifndef ATO_TOOLS_LOOK_H
 #define ATO_TOOLS_LOOK_H
 
+#include "text.h"
+
 #include "reflection/pairing/orphan.h"
 
 #include <sys/stat.h>
@@ -96,7 +98,7 @@ const char *look_state_meaning(enum look_state state);
 
 /* Stores the next step of a user that wants the file plain, as a sentence without an end, in `to`; "" if there is none to tell.
  * Returns `to`. */
-enum { LOOK_NEXT = PATH_MAX + 512 };
+enum { LOOK_NEXT = 2 * TEXT_WORD + 512 };
 const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name);
 
 /* Stores the problem and the next step in `to`, which has room for n bytes. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "text.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <string.h>
 
 unsigned text_character(const unsigned char *at)
 {
@@ -42,6 +44,27 @@ void text_put(FILE *out, const char *s)
         for (; n; n--)
             putc(*at++, out);
     }
+}
+
+const char *text_word(char to[TEXT_WORD], const char *name)
+{
+    enum { LONGEST = sizeof("$'\\001'") };
+    size_t n = 0;
+    if (*name == '-') /* no option */
+        n = (size_t)sprintf(to, "./");
+    for (const unsigned char *at = (const unsigned char *)name; *at && n + LONGEST < TEXT_WORD;) {
+        unsigned bytes = text_character(at);
+        if (bytes == 0 || is_control(at)) {
+            n += (size_t)sprintf(to + n, "$'\\%03o'", *at++);
+            continue;
+        }
+        if (bytes == 1 && !isalnum(*at) && !strchr("/._-+,:@%", *at))
+            to[n++] = '\\';
+        for (; bytes; bytes--)
+            to[n++] = (char)*at++;
+    }
+    to[n] = 0;
+    return n + LONGEST < TEXT_WORD ? to : strcpy(to, "FILE");
 }
 
 const char *text_size(char to[TEXT_SIZE], uint64_t bytes)

@@ -5,6 +5,7 @@
 #ifndef ATO_TOOLS_TEXT_H
 #define ATO_TOOLS_TEXT_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -15,6 +16,11 @@ unsigned text_character(const unsigned char *at);
 /* Writes a string so that it has no effect on a terminal: control characters, and bytes that are
  * not UTF-8, become \xNN. */
 void text_put(FILE *out, const char *s);
+
+/* Stores a file's name in `to` as a shell takes it in a command, by backslashes, and returns `to`: the command may stand in quotes.
+ * "FILE" if it is too long. */
+#define TEXT_WORD (PATH_MAX + 256)
+const char *text_word(char to[TEXT_WORD], const char *name);
 
 /* Stores "1234567 bytes (1.2 MiB)" in `to`, and returns `to`. */
 #define TEXT_SIZE 64
