@@ -58,11 +58,12 @@ uint64_t place_count(const struct file *f)
 
 static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t word, uint64_t size)
 {
-    if (page >= layout_pages(size) && word)
-        return report_error(EUCLEAN,
-                            "the reflection of %s has a bitmap of page %llu, beyond the end of the "
-                            "file, in place %llu",
-                            f->pairing.path, (unsigned long long)page, (unsigned long long)place);
+    if (word && (page >= layout_pages(size) || word & ~bitmap_within(page, size)))
+        return report_error(
+            EUCLEAN,
+            "the reflection of %s has a bitmap of page %llu, with slices beyond the "
+            "end of the file, in place %llu",
+            f->pairing.path, (unsigned long long)page, (unsigned long long)place);
     if (page >= layout_pages(LAYOUT_MAX_BYTES))
         return 0;
     uint64_t *at = index_look(f, page), other = 0;

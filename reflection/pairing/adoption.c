@@ -247,6 +247,25 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
     return 0;
 }
 
+/* I5: a bitmap must not name slices beyond the end, or beyond that of what was cut off. Sparse: place_build() checks it. No other process
+ * has the file mapped. */
+static int check_words(const struct pairing *pr)
+{
+    uint64_t page;
+    if (pr->record.format == LAYOUT_SPARSE)
+        return 0;
+    const int found =
+        meta_find_beyond(pr->reflection, growth_longest(pr->size, shrink_from(pr)), &page);
+    if (found < 0)
+        return folder_error(&pr->folder, pr->names.reflection, "cannot read the bitmaps of");
+    return found ? report_error(EUCLEAN,
+                                "the reflection %s/%s is damaged: it has slices of page %" PRIu64
+                                " that lie beyond the end of the file. Bring it "
+                                "back; " PAIRING_KEEP_FILE,
+                                pr->folder.path, pr->names.reflection, page)
+                 : 0;
+}
+
 /* Returns 0 if the file has the attribute, or need not have it; 1 if it is to be set: a birth was cut before that, and nothing is
  * stored; or a reunion, before its last step; or it was taken away, and the reflection is preferred; -1 with ESTALE if it was taken
  * away. */
@@ -315,7 +334,7 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
     if (pairing_refresh_size(pr) < 0 || check_reflection(pr, wish, pr->size) < 0)
         return -1;
     if (!pr->joined)
-        return check_not_written(pr, wish);
+        return check_words(pr) < 0 ? -1 : check_not_written(pr, wish);
     if (wish->only_looks)
         return wish->join(pr, wish->arg);
     follow(pr);
@@ -387,7 +406,8 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
         growth_settle(pr) < 0)
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, wish, pr->size) < 0 || check_not_overwritten(pr, wish) < 0)
+    if (check_reflection(pr, wish, pr->size) < 0 || check_words(pr) < 0 ||
+        check_not_overwritten(pr, wish) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     if (birth_allocate(pr) < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/meta.h"
 
+#include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -84,6 +85,17 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
     }
     memcpy(found, all, (size_t)count * sizeof(*all));
     return count;
+}
+
+int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
+{
+    uint64_t word = 0;
+    *page = size / PAGE_BYTES;
+    if (size % PAGE_BYTES && meta_read(reflection, LAYOUT_DENSE, *page, 1, &word, NULL) < 0)
+        return -1;
+    return word & ~bitmap_within(*page, size)
+               ? 1
+               : meta_find(reflection, LAYOUT_DENSE, layout_pages(size), UINT64_MAX, page, 1);
 }
 
 /* Returns the format of a reflection by its manifest; -1. Dense if that does not tell: then a sparse reflection that was ever written

@@ -36,6 +36,10 @@ enum { META_FOUND = 512 };
 int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
               int most);
 
+/* Finds a page of which a dense reflection has a slice beyond the first `size` bytes of the file. Returns 1; 0: there is none; -1 with
+ * errno. */
+int meta_find_beyond(int reflection, uint64_t size, uint64_t *page);
+
 /* Returns 1 if the reflection of that number in a folder holds any slice, else 0 (also if there is none); -1 with
  * a sentence. */
 int meta_holds_slices(const struct folder *f, uint64_t number);

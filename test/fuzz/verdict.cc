@@ -100,6 +100,15 @@ bool holds_slices(const Image &reflection, Format format)
     return !entries_in(reflection, format).empty();
 }
 
+// Does it name a slice beyond the end of the file?
+bool is_beyond(const Entry &e, uint64_t size)
+{
+    if (e.page >= pages_of(size))
+        return true;
+    const uint64_t slices = (size - e.page * PAGE + SLICE - 1) / SLICE; // within
+    return slices < PAGE / SLICE && e.word >> slices;
+}
+
 // Is it as long as it must be, and does each page have one bitmap at most, if the file reaches so far?
 bool is_in_order(const Image &reflection, uint64_t size, Format format)
 {
@@ -109,7 +118,7 @@ bool is_in_order(const Image &reflection, uint64_t size, Format format)
         return true;
     std::set<uint64_t> pages;
     for (const Entry &e : entries_in(reflection, SPARSE))
-        if (e.place < PLACES && (e.page >= pages_of(size) || !pages.insert(e.page).second))
+        if (e.place < PLACES && (is_beyond(e, size) || !pages.insert(e.page).second))
             return false;
     return reflection.size % chunk_bytes(SPARSE) == 0;
 }
@@ -201,9 +210,13 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     if ((!ours && !joined) || replaced || !sizes || (state == CLEAN && !times && !preferred))
         return v;
     const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
-    if (taken && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))
+    const std::vector<Entry> entries = entries_in(v.reflection, v.format);
+    const bool beyond = v.format == DENSE &&
+                        std::any_of(entries.begin(), entries.end(),
+                                    [&](auto &e) { return is_beyond(e, std::max(size, shrunk)); });
+    if (taken && !beyond && shrunk > size && v.reflection.size >= reflection_bytes(v.format, size))
         cut_behind(v.reflection, size, v.format);
-    v.adopt = taken && is_in_order(v.reflection, size, v.format) && !must_be_refused;
+    v.adopt = taken && !beyond && is_in_order(v.reflection, size, v.format) && !must_be_refused;
     // A growth is cut off in any case; a map that accepts the reflection finishes a shrink.
     v.gone = cut && !v.adopt && v.prefer_file;
     if (cut) {

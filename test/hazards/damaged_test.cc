@@ -163,11 +163,26 @@ const std::vector<Scene> entries = {
      stale_alone, REFUSED, EUCLEAN, "{file}|two bitmaps|200", ATO_PREFER_FILE},
     {"BeyondTheEnd", slices, [](Stage &s) { add_entry(s, 1ull << 52, 1); }, stale_alone, REFUSED,
      EUCLEAN, "{file}|beyond the end|200", ATO_PREFER_FILE},
+    {"OfTheLastPageBeyondTheEnd", slices,
+     [](Stage &s) { add_entry(s, SIZE / PAGE_BYTES, 1ull << 63); }, stale_alone, REFUSED, EUCLEAN,
+     "{file}|beyond the end|200", ATO_PREFER_FILE},
     {"InAPartOfAChunk", slices,
      [](Stage &s) { fs::resize_file(reflection_of(s.path), REFLECTION + 4096); }, stale_alone,
      REFUSED, EUCLEAN, "{reflection}|whole chunks", ATO_PREFER_FILE},
     {"WithoutABitmapOfAnyPage", slices, [](Stage &s) { add_entry(s, ~0ull, 0); }, stale_alone,
      FOUND}};
+
+void set_bitmap(Stage &s, uint64_t page)
+{
+    const uint64_t last_slice = 1ull << 63;
+    write_at(reflection_of(s.path), layout_word(LAYOUT_DENSE, page), &last_slice, 8);
+}
+
+const std::vector<Scene> bitmaps = {
+    {"OfTheLastPageBeyondTheEnd", slices, [](Stage &s) { set_bitmap(s, SIZE / PAGE_BYTES); },
+     stale_alone, REFUSED, EUCLEAN, "{reflection}|page 4|beyond the end", ATO_PREFER_FILE},
+    {"BeyondTheEnd", slices, [](Stage &s) { set_bitmap(s, 511); }, stale_alone, REFUSED, EUCLEAN,
+     "{reflection}|page 511|beyond the end", ATO_PREFER_FILE}};
 
 // ---- symbolic links --------------------------------------------------------------------------------
 
@@ -260,6 +275,8 @@ const std::vector<Scene> lanes = {
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
 INSTANTIATE_TEST_SUITE_P(Entry, Damaged,
                          testing::ValuesIn(sparse() ? entries : std::vector<Scene>()), name_of);
+INSTANTIATE_TEST_SUITE_P(Bitmap, Damaged,
+                         testing::ValuesIn(sparse() ? std::vector<Scene>() : bitmaps), name_of);
 INSTANTIATE_TEST_SUITE_P(LinkAs, Damaged, testing::ValuesIn(links), name_of);
 INSTANTIATE_TEST_SUITE_P(In, Damaged, testing::ValuesIn(lanes), name_of);
 

@@ -82,6 +82,7 @@ class Planted : public Users
     static Bytes reflection_bytes()
     {
         Bytes bytes(layout_reflection_bytes(LAYOUT_DENSE, SIZE), 0x66);
+        std::fill_n(bytes.begin(), 4096, 0); // the bitmaps
         std::fill_n(bytes.begin(), SIZE / 4096 * 8, 0xff);
         return bytes;
     }

@@ -6,6 +6,7 @@ A table of states and commands. A command that refuses a file names the next ste
 that are named then, until the file is plain.
 """
 import os
+import random
 import re
 import shlex
 import shutil
@@ -42,6 +43,9 @@ TABLE = {
     'reflection_cut_in_use': '010111110',
     'page_twice': '010111110',
     'page_beyond_the_end': '010111110',
+    'bitmaps_overwritten': '010111110',
+    'bitmaps_overwritten_in_use': '010111110',
+    'slices_beyond_the_end': '010111110',
     'manifest_missing': '012111110',
     'manifest_empty': '012111110',
     'manifest_cut': '012111110',
@@ -152,6 +156,18 @@ class States(Lab):
     def page_beyond_the_end(self):
         self.make('fast', ATO_FORMAT='sparse')
         self.patch(self.reflection(), 200 * 16, struct.pack('<QQ', 1 << 52, 1))
+
+    def bitmaps_overwritten(self, state='fast'):
+        self.make(state)
+        self.patch(self.reflection(), 0, random.Random(1).randbytes(4096))
+
+    def bitmaps_overwritten_in_use(self):
+        self.bitmaps_overwritten('commit')
+
+    def slices_beyond_the_end(self):
+        """Of the last page."""
+        self.make('fast', ATO_FORMAT='sparse')
+        self.patch(self.reflection(), 200 * 16, struct.pack('<QQ', SIZE // 4096, 1 << 63))
 
     def manifest_missing(self):
         self.make('fast')

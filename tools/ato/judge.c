@@ -33,15 +33,18 @@ static bool lost_nothing(const struct look *l)
            meta_holds_slices(&l->folder, l->identity.inode) == 0;
 }
 
-/* Returns true if ato_mmap() would refuse a sparse reflection that no process has mapped. */
+/* Returns true if ato_mmap() would refuse the bitmaps of a reflection that no process has mapped. */
 static bool has_bad_words(const struct look *l)
 {
+    const struct look_manifest *m = &l->manifest;
     struct look_words w;
-    return l->manifest.record.format == LAYOUT_SPARSE && !l->holders.count &&
-           !l->holders.attaching &&
-           look_words(l->reflection, l->reflection_length, LAYOUT_SPARSE, l->manifest.size, &w) ==
-               0 &&
-           (w.words_twice || (w.words_beyond && !l->manifest.shrunk));
+    uint64_t page;
+    if (l->holders.count || l->holders.attaching)
+        return false;
+    if (m->record.format == LAYOUT_DENSE)
+        return meta_find_beyond(l->reflection, growth_longest(m->size, m->shrunk), &page) == 1;
+    return look_words(l->reflection, l->reflection_length, LAYOUT_SPARSE, m->size, &w) == 0 &&
+           (w.words_twice || ((w.words_beyond || w.slices_beyond) && !m->shrunk));
 }
 
 /* Judges by the sizes in the manifest, which belongs to the file. */
@@ -84,8 +87,8 @@ static void judge_sizes(struct look *l)
     else if ((l->bad_words = has_bad_words(l)))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "its reflection %s/%" PRIu64
-                  " is damaged: it has two bitmaps of a page, or one of "
-                  "a page beyond the end",
+                  " is damaged: it has two bitmaps of a page, or one with "
+                  "slices beyond the end",
                   l->folder.path, l->identity.inode);
 }
 
