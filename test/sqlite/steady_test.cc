@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a transaction or a read make a system call? In the steady state none does, but for one stat(2) of the database every 10 ms:
+ * Does a transaction or a read make a system call? In the steady state none does, but for a look at the files every 10 ms:
  * the statements are prepared, and all that they need was used before (the memory of the cache and of the journal, the shared pages
  * of libato).
  *
@@ -74,13 +74,14 @@ void end_at_call(int, siginfo_t *info, void *)
     _exit(1);
 }
 
-/* From here on this thread may only end the process, and look whether the database still has its name: before a commit, if it was
- * not looked at within 10 ms. */
+/* From here on this thread may only end the process, and look whether the files still have their names and their length: before a
+ * commit, if that was not done within 10 ms. */
 bool forbid_calls()
 {
     static sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_newfstatat, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_newfstatat, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_statx, 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
