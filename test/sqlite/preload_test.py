@@ -234,6 +234,8 @@ class Tool(Lab):
         self.assertEqual(self.complaint, '')
         self.run_it(ATO, 'sqlite', '--require', 'sqlite3', ':memory:', 'SELECT 1', status=123)
         self.assertIn('opened no file', self.complaint)
+        self.run_it(ATO, 'sqlite', 'sqlite3', ':memory:', 'SELECT 1')
+        self.assertEqual(self.complaint, '')
         if BUNDLED:
             self.assertEqual(self.run_it(ATO, 'sqlite', '--require', BUNDLED, self.path('b.db'), status=123), '')
             self.assertIn(NO_SQLITE, self.complaint)

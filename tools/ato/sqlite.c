@@ -163,17 +163,20 @@ static void tell(struct record *outer, const struct record *r)
         record_add(outer, at);
 }
 
-static void report(const struct record *r, const char *program)
+/* Says why no database was opened. A program that was reached may have needed none, or one in memory. */
+static void report(const struct record *r, const char *program, bool is_required)
 {
     const char *paths = getenv("ATO_SQLITE_PATH");
     if (r->reached && paths && *paths)
         warnx("%s opened no database through libato: its SQLite was reached, but opened none at or "
               "below %s (--path)",
               program, paths);
-    else if (r->reached)
+    else if (r->reached && is_required)
         warnx("%s opened no database through libato: its SQLite was reached, but opened no file, "
               "or only with another VFS (vfs=) or with nolock=1",
               program);
+    else if (r->reached)
+        return;
     else if (r->loaded)
         warnx("%s used no SQLite through libato: neither it nor its children loaded an SQLite "
               "that can be reached (not one that is compiled in, was linked with -Bsymbolic, or is "
@@ -306,7 +309,7 @@ static int run(const struct tool_request *request)
         tell(outer, record);
     const bool good = !request->tidy || tidy(record);
     if (!record->opened)
-        report(record, request->names[0]);
+        report(record, request->names[0], request->require);
     const int status = program_end_alike(end.status);
     if (request->require && !record->opened)
         return NOT_REACHED;
@@ -326,9 +329,9 @@ const struct tool_command sqlite_command = {
         "mattn/go-sqlite3 that were built with -tags libsqlite3. Has no effect on a program with\n"
         "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID "
         "(sudo):\n"
-        "if none of the processes opened a database through libato, a line on standard error "
-        "says\n"
-        "why at the end.\n"
+        "if none of the processes was reached, or with --path opened none of those databases, a "
+        "line on\n"
+        "standard error says why at the end.\n"
         "\n"
         "Signals, also those that stop and continue it, reach PROGRAM as if it were started "
         "without\n"
