@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- does it belong to the file? ---- */
 
@@ -65,6 +66,47 @@ static int is_copy(const struct pairing *pr)
                     : copy;
 }
 
+/* Looks at the manifest `lock` of another file, in whose name is the number of this one. Returns 0 if it may be set aside; -1 with a
+ * sentence if it holds content of a file that was restored with another number. */
+static int check_number(const struct pairing *pr, int lock, const struct manifest_record *r,
+                        const struct pairing_wish *wish)
+{
+    const struct pairing_names n = pairing_names(pr->identity.inode);
+    const int holds = orphan_holds(&pr->folder, pr->identity.inode, lock, r, -1);
+    if (holds <= 0)
+        return holds;
+    const int claimed = orphan_is_claimed(&pr->folder, pr->path, pr->identity.inode, r),
+              copy = claimed ? claimed : area_is_copy(lock, r);
+    if (copy < 0)
+        return folder_error(&pr->folder, n.manifest, "cannot tell whose the manifest is");
+    if (!copy || (!claimed && wish->prefer_file))
+        return 0;
+    return report_error(
+        ESTALE,
+        "the reflection %s/%s has the inode number of %s, and belongs to another restored file: "
+        "copy this file with its attributes and times to a new name, and rename the copy to the "
+        "old one ('cp -a', 'mv'), so that it has another inode number",
+        pr->folder.path, n.reflection, pr->path);
+}
+
+/* The same of a file whose orphan has another number. */
+static int check_own_number(const struct pairing *pr, const struct pairing_wish *wish)
+{
+    const struct pairing_names n = pairing_names(pr->identity.inode);
+    struct manifest_record r;
+    const int fd =
+        openat(pr->folder.fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0
+                               : folder_error(&pr->folder, n.manifest, "cannot open the manifest");
+    const bool other =
+        area_read(fd, &r, NULL) == MANIFEST_VALID && !identity_same_inode(&pr->identity, &r);
+    const int result = other ? check_number(pr, fd, &r, wish) : 0;
+    KEEP_ERRNO();
+    close(fd);
+    return result;
+}
+
 /* `a`: with another inode; NULL: there is none. */
 static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding found,
                               const struct attribute *a, const struct pairing_wish *wish)
@@ -76,6 +118,9 @@ static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding fo
     case ORPHAN_FAILED:
         return VERDICT_REFUSE;
     case ORPHAN_FOUND:
+        if (pairing_number(pr->names.manifest) != pr->identity.inode &&
+            check_own_number(pr, wish) < 0)
+            return VERDICT_REFUSE;
         return wish->prefer_file ? VERDICT_FORGET : VERDICT_REUNITE;
     case ORPHAN_BEGUN:
         return VERDICT_REUNITE;
@@ -98,18 +143,7 @@ static enum verdict of_another_file(const struct pairing *pr, const struct pairi
     if (pr->joined)
         return report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
                             pr->folder.path, pr->names.reflection);
-    const int copy = is_copy(pr),
-              holds = copy <= 0 ? copy
-                                : orphan_holds(&pr->folder, pairing_number(pr->names.manifest),
-                                               pr->lock, r, -1);
-    if (holds <= 0 || wish->prefer_file)
-        return holds < 0 ? VERDICT_REFUSE : VERDICT_SET_ASIDE;
-    return report_error(
-        ESTALE,
-        "the reflection %s/%s has the inode number of %s, and belongs to another restored file: "
-        "join that file with it first ('ato deploy --prefer=reflection'); or, to set it aside, map "
-        "this one with ATO_PREFER_FILE ('ato deploy --prefer=file')",
-        pr->folder.path, pr->names.reflection, pr->path);
+    return check_number(pr, pr->lock, r, wish) < 0 ? VERDICT_REFUSE : VERDICT_SET_ASIDE;
 }
 
 enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,

@@ -105,6 +105,32 @@ static int visit_around(void *arg, const char *name)
     return 0;
 }
 
+struct claim {
+    const struct folder *folder;
+    const uint8_t *id;
+    uint64_t inode; /* of the file that is not meant */
+};
+
+static int visit_claim(void *arg, const char *name)
+{
+    const struct claim *c = arg;
+    struct attribute carried;
+    struct stat st;
+    char path[NAME_MAX + 4];
+    snprintf(path, sizeof(path), "../%s", name);
+    return fstatat(c->folder->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_ino != c->inode &&
+           attribute_read_at(c->folder->fd, path, &carried) == ATTRIBUTE_FOUND &&
+           memcmp(carried.id, c->id, sizeof(carried.id)) == 0;
+}
+
+int orphan_is_claimed(const struct folder *f, const char *path, uint64_t inode,
+                      const struct manifest_record *record)
+{
+    struct claim claim = {f, record->id, inode};
+    return orphan_is_beside(f, path) ? folder_each_around(f, visit_claim, &claim) : 0;
+}
+
 /* How well a manifest fits: the best one is the file's, if there is only one. */
 enum fit { FIT_FAILED = -1, FIT_NOT, FIT_SIZE, FIT_TIME, FIT_BEGUN };
 

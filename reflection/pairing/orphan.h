@@ -59,6 +59,11 @@ bool orphan_any(const struct folder *f);
 /* Returns true if the folder is `.ato` beside the file with that absolute path. */
 bool orphan_is_beside(const struct folder *f, const char *path);
 
+/* Returns 1 if another file around the folder than that of `path` and `inode` carries the id of this record; else 0; -1 with a
+ * sentence. (Restored files may have got one another's inode numbers.) */
+int orphan_is_claimed(const struct folder *f, const char *path, uint64_t inode,
+                      const struct manifest_record *record);
+
 /* Returns 1 if content would be missing without the manifest `lock` of that number and its reflection; else 0; -1 with a sentence.
  * `file`: the original; -1: not known. */
 int orphan_holds(const struct folder *f, uint64_t number, int lock,

@@ -232,8 +232,8 @@ TEST_F(Restored, FileIsNotJoinedIfSeveralMayBeMeant)
     expect_joined();
 }
 
-// Two files whose numbers were exchanged: the one that has the other's number waits for that.
-TEST_F(Restored, FileWithTheNumberOfAnotherOneIsJoinedAfterThat)
+// Two files that got one another's numbers: neither can be joined before one of them has a third number.
+TEST_F(Restored, FilesWithExchangedNumbersAreJoinedAfterOneWasCopied)
 {
     leave_slices();
     write_file(near("second"), pattern(SIZE + 5000, 3));
@@ -244,23 +244,30 @@ TEST_F(Restored, FileWithTheNumberOfAnotherOneIsJoinedAfterThat)
         theirs = m.read();
     }
     ASSERT_TRUE(restore("cp -a a b"));
-    // As if the second file had had the number that the first one has now.
-    const std::string was = far(".ato/") + std::to_string(inode_of(near("second")));
-    fs::rename(was, reflection_of(now));
-    fs::rename(was + ".manifest", manifest_of(now));
-    patch_manifest(manifest_of(now), [&](manifest_record &r) { r.inode = inode_of(now); });
-    const std::string id = id_of(far("second"));
-    set_attribute(far("second"), "ato1 " + id + " " + std::to_string(inode_of(now)) + " .ato");
-    expect_no(now, ESTALE, {now, reflection_of(now), "another restored file"},
-              prefer(ATO_PREFER_REFLECTION));
-    {
-        Mapped m(far("second"), prefer(ATO_PREFER_REFLECTION));
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.read(), theirs);
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-    }
-    fs::remove(far("second"));
+    const std::string second = far("second"),
+                      was = far(".ato/") + std::to_string(inode_of(near("second")));
+    // As if each had had the number that the other one has now.
+    const auto exchange = [&](const std::string &from, const std::string &file,
+                              const std::string &other) {
+        const std::string to = far(".ato/") + std::to_string(inode_of(other)), id = id_of(file);
+        fs::rename(from, to);
+        fs::rename(from + ".manifest", to + ".manifest");
+        patch_manifest(to + ".manifest", [&](manifest_record &r) { r.inode = inode_of(other); });
+        set_attribute(file, "ato1 " + id + " " + std::to_string(inode_of(other)) + " .ato");
+    };
+    exchange(was, second, now);
+    exchange(there, now, second);
+    for (const std::string &file : {now, second})
+        for (const unsigned side : {ATO_PREFER_REFLECTION, ATO_PREFER_FILE})
+            expect_no(file, ESTALE, {file, reflection_of(file), "another restored file", "cp -a"},
+                      prefer(side));
+    there = reflection_of(second);
+    ASSERT_TRUE(hazards::run_in(far(""), "cp -a file new && mv new file"));
     expect_joined();
+    Mapped m(second, prefer(ATO_PREFER_REFLECTION));
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), theirs);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
 }
 
 // The file got its old number by chance, and no attribute.

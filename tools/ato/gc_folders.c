@@ -2,9 +2,8 @@
 /*
  * Reflections whose file is gone, what was set aside, and journals that no manifest names.
  *
- * A reflection may hold the only copy of content of a file that was moved. That its file is gone is known only if another
- * file has the inode number now; else the file may be anywhere on its file system. What then holds content is removed only if the
- * user says so.
+ * A reflection may hold the only copy of content of a file that was moved, or restored with another inode number. What holds content is
+ * removed only if the user says so.
  */
 #include "gc.h"
 
@@ -305,8 +304,11 @@ static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p
         fate = GC_KEPT;
         snprintf(why, sizeof(why), "its manifest cannot be read, see 'ato check'");
     } else if (p->reused) {
-        snprintf(why, sizeof(why),
-                 "its file is gone: another file has inode number %" PRIu64 " now", p->inode);
+        holds = what_it_holds(f, p);
+        if (holds) /* that file may have been restored without its attribute */
+            fate = GC_UNSURE;
+        snprintf(why, sizeof(why), "another file has inode number %" PRIu64 " now%s%s", p->inode,
+                 holds ? "; " : ": its file is gone", holds ? holds : "");
     } else {
         holds = what_it_holds(f, p);
         if (holds || !beside)

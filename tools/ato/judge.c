@@ -195,11 +195,12 @@ void judge(struct look *l)
     bool same = has || identity_same_inode(&l->identity, &m->record);
     bool known = l->identity.known;
     if (!same) {
-        if (area_is_copy(m->fd, &m->record) &&
-            orphan_holds(&l->folder, l->number, m->fd, &m->record, -1))
-            judge_set(l, LOOK_DAMAGED, WAY_FILE,
+        if (orphan_holds(&l->folder, l->number, m->fd, &m->record, -1) &&
+            (area_is_copy(m->fd, &m->record) ||
+             orphan_is_claimed(&l->folder, l->path, l->identity.inode, &m->record)))
+            judge_set(l, LOOK_DAMAGED, WAY_RENUMBER,
                       "has the inode number in the name of the reflection %s/%" PRIu64
-                      ", which belongs to another restored file: join that file with it first",
+                      ", which belongs to another restored file",
                       folder, inode);
         else
             judge_set(l, LOOK_PLAIN, 0,

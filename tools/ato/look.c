@@ -87,6 +87,11 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
         return to;
     if (l->ways & WAY_COPY_AGAIN)
         add_way(to, "make the source plain and copy it again");
+    if (l->ways & WAY_RENUMBER)
+        add_way(to,
+                "give this file another inode number by 'cp -a %s %s.new && mv %s.new %s', and "
+                "look at it again",
+                name, name, name, name);
     if (l->ways & WAY_UNSET)
         add_way(to, "take the attribute away by 'setfattr -x user.ato %s', and look at it again",
                 name);

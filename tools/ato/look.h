@@ -65,6 +65,7 @@ enum look_way {
     WAY_BRING_BACK = 8,  /* what is missing or damaged */
     WAY_COPY_AGAIN = 16, /* from a source that is plain */
     WAY_UNSET = 32,      /* the attribute */
+    WAY_RENUMBER = 128,  /* the file gets another inode number */
     WAY_MAP = 64,        /* ato_mmap() does not refuse it */
 };
 
