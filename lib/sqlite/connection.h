@@ -20,6 +20,8 @@
 #include "pending.h"
 
 #include <pthread.h>
+#include <stddef.h>
+#include <string.h>
 
 struct database;
 
@@ -27,7 +29,7 @@ struct database;
 enum { LEAST_PAGE = 512 };
 
 struct connection {
-    sqlite3_io_methods methods;      /* first: those of SQLite's handle, which leads here by them */
+    sqlite3_io_methods methods;      /* those of SQLite's handle */
     const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
     sqlite3_file *file;              /* SQLite's handle, which is one of the VFS below */
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
@@ -79,10 +81,16 @@ struct connection {
     int chunk; /* FCNTL_CHUNK_SIZE; 0 */
 };
 
+/* The pointer to the connection lies in SQLite's handle, behind what the VFS below has there. (A VFS above may replace the methods by a
+ * copy that calls these.) */
+extern size_t connection_offset; /* set once (vfs.c) */
+
 /* Returns the connection of SQLite's handle. */
 static inline struct connection *connection_of(const sqlite3_file *file)
 {
-    return (struct connection *)file->pMethods;
+    struct connection *c;
+    memcpy(&c, (const char *)file + connection_offset, sizeof(c));
+    return c;
 }
 
 /* Returns whether the connection has RESERVED or above. Any thread may ask. */

@@ -427,6 +427,7 @@ static void set_methods(struct connection *c)
     c->methods.xUnfetch = connection_unfetch;
     c->methods.xDeviceCharacteristics = connection_characteristics;
     c->file->pMethods = &c->methods;
+    memcpy((char *)c->file + connection_offset, &c, sizeof(c));
 }
 
 int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,

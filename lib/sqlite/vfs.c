@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 
 static sqlite3_vfs *below; /* NULL: not registered yet */
+size_t connection_offset;
 
 /* A copy of the VFS below, for all that this one leaves to it. Such calls find that VFS's own pAppData here. */
 static sqlite3_vfs ato;
@@ -131,6 +132,8 @@ static int begin(const char *only_below)
     below = unix_vfs;
     ato = *below;
     ato.zName = "ato";
+    connection_offset = (size_t)below->szOsFile;
+    ato.szOsFile += (int)sizeof(struct connection *);
     ato.xOpen = vfs_open;
     ato.xDelete = vfs_delete;
     ato.xAccess = vfs_access;

@@ -329,6 +329,33 @@ TEST_F(SqliteVfs, CallsThatSucceedLeaveErrno)
     EXPECT_EQ(errno, EXFULL);
 }
 
+/* As libproj does, to add to some methods. */
+TEST_F(SqliteVfs, AVfsAboveMayReplaceTheMethodsByACopy)
+{
+    static sqlite3_vfs above;
+    static sqlite3_io_methods copy;
+    above = *sqlite3_vfs_find("ato");
+    above.zName = "above";
+    above.xOpen = [](sqlite3_vfs *, const char *name, sqlite3_file *file, int flags, int *opened) {
+        sqlite3_vfs *ato = sqlite3_vfs_find("ato");
+        const int r = ato->xOpen(ato, name, file, flags, opened);
+        if (r == SQLITE_OK && flags & SQLITE_OPEN_MAIN_DB) {
+            copy = *file->pMethods;
+            file->pMethods = &copy;
+        }
+        return r;
+    };
+    ASSERT_EQ(sqlite3_vfs_register(&above, 0), SQLITE_OK);
+    {
+        Db db(path(), "vfs=above");
+        MUST(db, "CREATE TABLE t(a, b); " + fill("t", 10, 300) + "; UPDATE t SET b=a");
+        EXPECT_EQ(db.number("SELECT sum(b) FROM t"), 45105);
+        EXPECT_EQ(db.close(), SQLITE_OK);
+    }
+    EXPECT_EQ(stock_sum(path()), "45105");
+    ASSERT_EQ(sqlite3_vfs_unregister(&above), SQLITE_OK);
+}
+
 TEST_F(SqliteVfs, VacuumIntoWorks)
 {
     make();

@@ -113,6 +113,19 @@ static int act(const std::string &what, const std::string &path)
         };
         return ato_tx_commit(tx) == 0 ? 8 : 9;
     }
+    if (what == "longer") { // the words of new pages are stored, and the size word is not
+        PersistFaults fault;
+        int stored = 0;
+        ato_tx *tx = ato_tx_begin(0);
+        if (ato_tx_ftruncate(tx, m.base, 60000) < 0 ||
+            !ato_tx_memcpy(tx, m.base + 100, "x", 1, 0) ||
+            !ato_tx_memcpy(tx, m.base + 50000, pattern(9000, 3).data(), 9000, 0))
+            return 7;
+        fault.before = [&](const PersistCall &c) {
+            return strcmp(c.op, "store_word") == 0 && ++stored == 4 ? DIE : GO_ON;
+        };
+        return ato_tx_commit(tx) == 0 ? 8 : 9;
+    }
     if (what == "deployed")
         return !ato_memset(m.base, 5, m.length) || ato_deploy(m.base, m.length) < 0 ||
                m.unmap(ATO_UNMAP_FAST) < 0;

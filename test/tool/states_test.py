@@ -22,6 +22,7 @@ TABLE = {
     'plain': '000001000',
     'clean': '000000000',
     'recovery_due': '000000000',
+    'growth_half_committed': '000000000',
     'born': '000000000',
     'deployed': '000000000',
     'mapped': '000001111',
@@ -81,6 +82,9 @@ class States(Lab):
 
     def clean(self):
         self.make('fast')
+
+    def growth_half_committed(self):
+        self.make('longer')
 
     def recovery_due(self):
         self.make('commit')

@@ -41,10 +41,13 @@ static bool has_bad_words(const struct look *l)
     uint64_t page;
     if (l->holders.count || l->holders.attaching)
         return false;
+    /* A killed process may have stored the words of a commit that makes the file longer, and not its size yet. */
+    const uint64_t longest = growth_longest(m->size, m->shrunk),
+                   most = longest > m->growth ? longest : m->growth;
     if (m->record.format == LAYOUT_DENSE)
-        return meta_find_beyond(l->reflection, growth_longest(m->size, m->shrunk), &page) == 1;
-    return look_words(l->reflection, l->reflection_length, LAYOUT_SPARSE, m->size, &w) == 0 &&
-           (w.words_twice || ((w.words_beyond || w.slices_beyond) && !m->shrunk));
+        return meta_find_beyond(l->reflection, most, &page) == 1;
+    return look_words(l->reflection, l->reflection_length, LAYOUT_SPARSE, most, &w) == 0 &&
+           (w.words_twice || w.words_beyond || w.slices_beyond);
 }
 
 /* Judges by the sizes in the manifest, which belongs to the file. */
