@@ -90,7 +90,8 @@ static bool end_masks(struct deployed *d, const struct look *l, const struct too
     struct ato_status st = {.struct_size = sizeof(st)};
     if (ato_stat(at, &st) == 0)
         d->slices = st.slices_in_reflection;
-    const bool is_lost = !st.guard_bytes && look_is_masked(fd);
+    /* With slices it is no copy: a transaction that was killed has ended the guard. */
+    const bool is_lost = !st.guard_bytes && !st.slices_in_reflection && look_is_masked(fd);
     if (is_lost && request->prefer != ATO_PREFER_FILE) {
         end_as(d, REFUSED,
                "is an SQLite database with a masked header, whose original header is unknown; to "
