@@ -6,8 +6,10 @@
 #include "support/child.h"
 #include "support/temp.h"
 
+#include <csignal>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 namespace sql
@@ -179,6 +181,25 @@ TEST_F(SqliteOutside, AFirstPageThatIsNoHeaderStaysAsItIs)
     const support::Bytes now = support::read_file(path());
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(std::string(now.begin(), now.begin() + 4096), noise);
+}
+
+/* Shared memory is made before the mask: without it nothing could take the mask off. */
+TEST_F(SqliteOutside, AFirstWriteWithoutSharedMemoryLeavesAnOrdinaryFile)
+{
+    make();
+    ASSERT_EQ(support::in_child([&] {
+                  start();
+                  const rlimit most = {100 << 20, 100 << 20};
+                  signal(SIGXFSZ, SIG_IGN);
+                  setrlimit(RLIMIT_FSIZE, &most);
+                  Db db(path());
+                  const int r = db.run("UPDATE t SET b=a");
+                  return r == SQLITE_OK || db.number("SELECT sum(a) FROM t") != 6 ||
+                         db.close() != SQLITE_OK;
+              }),
+              0);
+    EXPECT_EQ(stock_sum(path()), "6");
+    EXPECT_EQ(left(), 0u);
 }
 
 /* Within a transaction, of which nothing is staged yet, or pages that did not fit in the cache: no byte of it reaches the file. */
