@@ -3,9 +3,11 @@
 """Does `ato deploy` make a file of each state plain, and leave files unchanged that it refuses?"""
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import time
 
@@ -142,6 +144,18 @@ class Deploy(Lab):
                 self.expect_plain(path)
                 self.assertEqual(self.content(path), others if side == 'file' else self.content(self.file))
                 self.assertEqual(len(os.listdir(os.path.dirname(path) + '/.ato')), 3 if side == 'file' else 1)  # with the note
+
+    def test_a_restored_file_that_another_one_was_copied_over_is_told_as_a_mixture(self):
+        plain = self.peek(self.make('plain'), 18, 2)
+        self.make('guard')
+        self.set_fields(self.manifest(), 148, struct.pack('<I', 1)) # the mask comes first
+        path = self.restore('backup', attributes=True)
+        self.patch(path, 18, bytes([plain[0] ^ 255])) # a mask as ATO_MASK_FIRST allows it
+        self.assertNotIn('a mixture', self.err('deploy', path, status=1))
+        self.patch(path, 18, plain)
+        said = self.err('deploy', path, status=1)
+        self.assertIn('a mixture, if another file was copied over this one', said)
+        self.assertNotIn('saved together', said)
 
     def test_another_name_of_a_mapped_file_is_refused_too(self):
         for name in 'hard link', 'moved':

@@ -65,6 +65,12 @@ TABLE = {
     'restored_without_attributes': '010111100',
     'restored_several': '012111111',
     'restored_half': '010110000',
+    'restored_half_reflection_cut': '010111110',
+    'restored_reflection_cut': '010111110',
+    'restored_page_twice': '010111110',
+    'restored_longer': '010111110',
+    'restored_overwritten': '010111100',
+    'touched_reflection_cut': '010111110',
 }
 # The only step is something else than a command that this test could do.
 BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
@@ -237,7 +243,8 @@ class States(Lab):
         self.set_fields(self.manifest(), 64, struct.pack('<q', 99))
 
     def restored(self, state='fast', *, attributes=True):
-        self.make(state)
+        if state:
+            self.make(state)
         path = self.restore('backup', attributes=attributes)
         folder = os.path.dirname(path)
         shutil.rmtree(self.dir + '/.ato')
@@ -261,6 +268,36 @@ class States(Lab):
         manifest = next(n for n in os.listdir(self.dir + '/.ato') if n.endswith('.manifest'))
         self.set_fields(f'{self.dir}/.ato/{manifest}', 48, struct.pack('<Q', os.stat(self.file).st_ino))
         self.set_fields(f'{self.dir}/.ato/{manifest}', 80, struct.pack('<I', 4))
+
+    def cut_it(self):
+        for name in os.listdir(self.dir + '/.ato'):
+            if name.isdigit():
+                os.truncate(f'{self.dir}/.ato/{name}', 4096)
+
+    def restored_half_reflection_cut(self):
+        self.restored_half()
+        self.cut_it()
+
+    def restored_reflection_cut(self):
+        self.restored()
+        self.cut_it()
+
+    def restored_page_twice(self):
+        """A sparse one, whose bitmaps name a page twice."""
+        self.page_twice()
+        self.restored(state=None)
+
+    def restored_longer(self):
+        self.restored('commit')
+        os.truncate(self.file, 2 * SIZE)
+
+    def restored_overwritten(self):
+        self.overwritten()
+        self.restored(state=None)
+
+    def touched_reflection_cut(self):
+        self.touched()
+        os.truncate(self.reflection(), 4096)
 
     # ---- the table ----
 

@@ -203,7 +203,7 @@ void deploy_file(struct deployed *d, const char *name, const struct tool_request
     case LOOK_DAMAGED:
         if (is_held)
             say_mapped(d, &look);
-        else if (look.orphan == ORPHAN_BEGUN)
+        else if (look.ways & WAY_MAP)
             make_plain(d, &look, request);
         else
             refuse(d, &look, request);

@@ -30,7 +30,7 @@ static bool lost_nothing(const struct look *l)
     return guard_is_off(l->fd, &l->manifest.record.guard) && l->manifest.has_size &&
            !l->manifest.shrunk && l->reflection >= 0 &&
            layout_fits(l->manifest.record.format, l->manifest.size, l->reflection_length) &&
-           meta_holds_slices(&l->folder, l->identity.inode) == 0;
+           meta_holds_slices(&l->folder, l->number) == 0;
 }
 
 /* Returns true if ato_mmap() would refuse the bitmaps of a reflection that no process has mapped. */
@@ -50,22 +50,17 @@ static bool has_bad_words(const struct look *l)
            (w.words_twice || w.words_beyond || w.slices_beyond);
 }
 
-/* Judges by the sizes in the manifest, which belongs to the file. */
+/* Judges by the sizes in the manifest, which belongs to the file. A side is named only if ato_mmap() then takes it. */
 static void judge_sizes(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
-    uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
+    const uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
     l->cut_growth = l->manifest.has_size &&
                     growth_was_cut(l->fd, l->identity.size, longest, l->manifest.growth) == 1;
     l->cut_shrink = l->manifest.has_size && l->manifest.shrunk &&
                     l->identity.size >= l->manifest.size &&
                     (l->identity.size <= longest || l->cut_growth);
-    if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
-        judge_set(l, LOOK_DAMAGED,
-                  WAY_FILE | (l->identity.size == r->clean_size ? WAY_REFLECTION : WAY_RESIZE),
-                  "was written by other means since it was unmapped, while its reflection may hold "
-                  "parts of it");
-    else if (!l->manifest.has_size)
+    if (!l->manifest.has_size)
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "the logical size in its manifest is damaged");
     else if (l->identity.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
@@ -76,15 +71,15 @@ static void judge_sizes(struct look *l)
                   l->identity.size, l->manifest.size);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->identity.inode);
+                  "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->number);
     else if (l->reflection < 0)
         judge_set(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
-                  l->folder.path, l->identity.inode, report_reason(l->reflection_error));
+                  l->folder.path, l->number, report_reason(l->reflection_error));
     else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                   "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64
                   "%s",
-                  l->folder.path, l->identity.inode, l->reflection_length,
+                  l->folder.path, l->number, l->reflection_length,
                   layout_reflection_bytes(r->format, l->manifest.size),
                   r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
     else if ((l->bad_words = has_bad_words(l)))
@@ -92,7 +87,12 @@ static void judge_sizes(struct look *l)
                   "its reflection %s/%" PRIu64
                   " is damaged: it has two bitmaps of a page, or one with "
                   "slices beyond the end",
-                  l->folder.path, l->identity.inode);
+                  l->folder.path, l->number);
+    else if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
+        judge_set(l, LOOK_DAMAGED,
+                  WAY_FILE | (l->identity.size == r->clean_size ? WAY_REFLECTION : WAY_RESIZE),
+                  "was written by other means since it was unmapped, while its reflection may hold "
+                  "parts of it");
 }
 
 static void judge_own(struct look *l)
@@ -119,6 +119,34 @@ static void judge_own(struct look *l)
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
                   "was overwritten by another program while libato held it: its guarded bytes have "
                   "no mask, and its reflection holds parts of the content from before");
+}
+
+/* Of a restored file: could its reflection be used? */
+static void judge_apart(struct look *l)
+{
+    const struct manifest_record *r = &l->manifest.record;
+    judge_sizes(l);
+    if (l->problem[0] && !(l->ways & WAY_REFLECTION)) {
+        l->state = LOOK_APART; /* restored at another time than its reflection */
+        l->ways &= ~(unsigned)WAY_RESIZE;
+        return;
+    }
+    l->is_mixed = guard_was_overwritten(l->fd, l->reflection, &r->guard, r->format,
+                                        l->manifest.size, l->path) > 0;
+    if (l->orphan == ORPHAN_BEGUN)
+        judge_set(l, LOOK_APART, WAY_MAP,
+                  "was restored, and is not joined completely with its reflection %s/%" PRIu64
+                  ", which the next map finishes",
+                  l->folder.path, l->number);
+    else
+        judge_set(
+            l, LOOK_APART, WAY_FILE | WAY_REFLECTION,
+            "was restored or copied, and its reflection %s/%" PRIu64
+            ", made for another inode number, holds parts of the content%s",
+            l->folder.path, l->number,
+            l->is_mixed
+                ? "; its guarded bytes have no mask: another file may have been copied over it"
+                : "");
 }
 
 /* Returns true if the library would believe the manifest and the reflection, by their owners and modes. */
@@ -167,13 +195,7 @@ void judge(struct look *l)
     if (!is_trusted(l))
         return;
     if (l->orphan != ORPHAN_NONE) {
-        judge_set(l, LOOK_APART, l->orphan == ORPHAN_BEGUN ? WAY_MAP : WAY_FILE | WAY_REFLECTION,
-                  l->orphan == ORPHAN_BEGUN
-                      ? "was restored, and is not joined completely with its reflection %s/%" PRIu64
-                        ", which the next map finishes"
-                      : "was restored or copied, and its reflection %s/%" PRIu64
-                        ", made for another inode number, holds parts of the content",
-                  folder, l->number);
+        judge_apart(l);
         return;
     }
     if (m->found == MANIFEST_DAMAGED) {

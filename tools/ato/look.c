@@ -99,9 +99,10 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
         add_way(to, "bring it back");
     if (sides == WAY_FILE)
         add_way(to, "keep the bytes of the file by 'ato deploy --prefer=file %s'", name);
-    else if (sides && l->state == LOOK_APART)
+    else if (sides && l->state == LOOK_APART && !l->is_mixed)
         add_way(to,
-                "if both were saved together, join them by 'ato deploy --prefer=reflection %s'; or "
+                "if both were saved together, while no program had the file open, join them by "
+                "'ato deploy --prefer=reflection %s'; or "
                 "keep the bytes of the file alone by 'ato deploy --prefer=file %s'",
                 name, name);
     else if (sides)
@@ -436,7 +437,7 @@ static void forget(struct look *l)
     l->orphan = ORPHAN_NONE;
     l->problem[0] = '\0';
     l->ways = 0;
-    l->cut_growth = l->cut_shrink = l->bad_words = false;
+    l->cut_growth = l->cut_shrink = l->bad_words = l->is_mixed = false;
     l->commits = 0;
     l->reflection_length = l->reflection_storage = 0;
     memset(&l->holders, 0, sizeof(l->holders));

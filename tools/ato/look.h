@@ -87,6 +87,7 @@ struct look {
     unsigned commits; /* that dead processes made and did not finish */
     bool cut_shrink;  /* it was made shorter, but is not truncated yet */
     bool bad_words;   /* that is the problem */
+    bool is_mixed;    /* restored, and then overwritten: its guard has no mask */
     bool cut_growth;  /* its growth was interrupted: it is longer than its logical size */
     enum look_state state;
     char problem[1024]; /* why ato_mmap() would fail, or another thing to report; "" */

@@ -100,8 +100,9 @@ void sides_say(FILE *out, const char *name, const struct look *l)
     }
     end_range(&pages);
     fputs(pages.count ? "\n" : "none, both sides are the same\n", out);
-    fputs(l->state == LOOK_APART
-              ? "                       right if file and reflection were saved together\n"
+    fputs(l->state == LOOK_APART && !l->is_mixed
+              ? "                       right if file and reflection were saved together, while no "
+                "program had the file open\n"
               : "                       a mixture, if another file was copied over this one\n",
           out);
     fputs("  To be able to choose again, copy the file and its reflection first.\n", out);
