@@ -161,6 +161,9 @@ class Check(Lab):
         self.make('fast')
         self.patch(self.file, 0, b'x')
         self.check(self.file, status=1, words='was written by other means')
+        os.truncate(self.file, 4096)
+        self.check(self.file, status=1, words="Keep the bytes of the file by 'ato deploy --prefer=file")
+        self.check(self.file, status=1, words="unless a backup was copied over it, give it its length again by 'truncate")
 
     def test_a_removed_attribute_is_an_error(self):
         self.make('fast')

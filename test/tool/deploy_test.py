@@ -139,6 +139,8 @@ class Deploy(Lab):
                 said = self.err('deploy', path, status=1)
                 self.assertRegex(said, r'--prefer=file +the file as it is(.|\n)*--prefer=reflection +the file with the slices')
                 self.assertRegex(said, r'pages of 4096 bytes that differ: \d')
+                self.assertIn('without what only its reflection has: older and newer parts may be mixed\n', said)
+                self.assertEqual(len(re.findall('saved together, while no program had the file open', said)), 2)
                 self.assertEqual(self.snapshot(), before)
                 self.assertIn('is plain', self.out('deploy', '--prefer=' + side, path))
                 self.expect_plain(path)
@@ -204,6 +206,7 @@ class Deploy(Lab):
             for side in [], ['--prefer=reflection']:
                 said = self.err('deploy', *side, path, status=1)
                 self.assertRegex(said, r'the only side is\n  --prefer=file +the file as it is: 8192 bytes')
+                self.assertIn('PRAGMA integrity_check', said)
                 self.assertNotIn('prefer=reflection', said)
             self.assertIn('is plain', self.out('deploy', '--prefer=file', path))
             self.expect_plain(path)

@@ -193,11 +193,10 @@ static void say(const struct facts *f)
     char size[TEXT_SIZE], text[256], next[LOOK_NEXT], word[TEXT_WORD];
     text_put(stdout, f->name);
     if (f->is_database) {
-        fputs(": an SQLite database that only the VFS ato reads; to make it plain, ", stdout);
-        fputs(l->state >= LOOK_COPIED ? "choose a side: run 'ato deploy "
-                                      : "close it, then run 'ato deploy ",
-              stdout);
-        printf("%s'", text_word(word, f->name));
+        fputs(": an SQLite database that only the VFS ato reads", stdout);
+        if (l->state < LOOK_COPIED)
+            printf("; to make it plain, close it, then run 'ato deploy %s'",
+                   text_word(word, f->name));
     }
     putchar('\n');
     snprintf(text, sizeof(text), "%s: %s", look_state_name(l->state),

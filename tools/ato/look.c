@@ -114,7 +114,8 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
         add_way(to,
                 is_longer ? "if bytes were only added to it, copy it, cut them off by 'truncate -s "
                             "%" PRIu64 " %s', and look at it again"
-                          : "give it its length again by 'truncate -s %" PRIu64
+                          : "unless a backup was copied over it, give it its length again by "
+                            "'truncate -s %" PRIu64
                             " %s', where what was cut off is zeros unless the reflection has "
                             "it, and look at it again",
                 l->manifest.size, name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sides.h"
 
+#include "sqlite_hold.h"
 #include "text.h"
 
 #include "reflection/format/layout.h"
@@ -80,6 +81,7 @@ void sides_say(FILE *out, const char *name, const struct look *l)
     const struct manifest_record *r = &l->manifest.record;
     struct pages pages = {.out = out, .look = l};
     struct stat st;
+    char header[16] = {0};
     if (!(l->ways & WAY_FILE))
         return;
     text_put(out, name);
@@ -87,7 +89,12 @@ void sides_say(FILE *out, const char *name, const struct look *l)
     fprintf(out, "  --prefer=file        the file as it is: %s", text_size(size, l->identity.size));
     if (fstat(l->fd, &st) == 0)
         fputs(", written at ", out), say_time(out, st.st_mtim.tv_sec);
-    putc('\n', out);
+    fprintf(out,
+            "\n                       without what only its reflection has: older and newer parts "
+            "may be mixed%s\n",
+            pread(l->fd, header, sizeof(header), 0) > 0 && sqlite_is_header(header)
+                ? "; afterwards, run PRAGMA integrity_check"
+                : "");
     if (!(l->ways & WAY_REFLECTION))
         return;
     fputs("  --prefer=reflection  the file with the slices of its reflection", out);
