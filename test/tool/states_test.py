@@ -59,6 +59,7 @@ TABLE = {
     'overwritten': '010111100',
     'overwritten_without_its_attribute': '010111100',
     'longer_while_mapped': '010111111',
+    'removed_while_mapped': '012111111',
     'replaced': '010111100',
     'restored': '010111100',
     'restored_in_use': '010111100',
@@ -75,7 +76,7 @@ TABLE = {
 # The only step is something else than a command that this test could do.
 BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
            'mapped': 'unmap ', 'restored_several': 'move the other files, and the other reflections',
-           'longer_while_mapped': ', or end the'}
+           'longer_while_mapped': ', or end the', 'removed_while_mapped': 'lose it there'}
 
 
 class States(Lab):
@@ -237,6 +238,11 @@ class States(Lab):
         self.mapped()
         os.truncate(self.file, 2 * SIZE)
         self.addCleanup(os.truncate, self.file, SIZE) # before its process unmaps it
+
+    def removed_while_mapped(self):
+        self.mapped()
+        os.rename(self.dir + '/.ato', self.dir + '/away')
+        self.addCleanup(os.rename, self.dir + '/away', self.dir + '/.ato')
 
     def replaced(self):
         self.make('commit')

@@ -59,6 +59,8 @@ static void say_mapped(struct deployed *d, const struct look *l)
     }
     if (l->holders.count == 0)
         end_as(d, MAPPED, "a process is mapping, unmapping or recovering it now; try again");
+    else if (l->state == LOOK_LOST)
+        look_why(d->why, sizeof(d->why), l, d->name), d->result = MAPPED;
     else
         end_as(d, MAPPED,
                "is mapped by %s%s: unmap the file there, or end the process, and try again", all,

@@ -12,6 +12,7 @@
 #include "json.h"
 
 #include "lib/file/shared.h"
+#include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/pairing.h"
 
@@ -40,11 +41,10 @@ int look_shared(const struct manifest_record *record, struct shared_header *h)
     return -1;
 }
 
-static struct shared_slot *read_slots(const struct manifest_record *record)
+/* Of shared memory that look_shared() opened, which it closes. */
+static struct shared_slot *read_slots(int fd)
 {
-    struct shared_header h;
     const size_t n = MANIFEST_SLOTS * sizeof(struct shared_slot);
-    int fd = look_shared(record, &h);
     if (fd < 0)
         return NULL;
     struct shared_slot *slots = malloc(n);
@@ -76,11 +76,11 @@ static int has_open(uint32_t pid, const struct stat *file)
 }
 
 static void give_name(struct look_holder *h, const struct shared_slot *slot,
-                      const struct stat *manifest)
+                      const struct stat *opened)
 {
     char path[64];
     /* The pid may be of another pid namespace, and name another process here. */
-    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, manifest) != 1)
+    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, opened) != 1)
         return;
     snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -133,7 +133,9 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     if (locked < 0 || fstat(m->fd, &st) < 0)
         return -1;
     h->attaching = locked;
-    struct shared_slot *slots = m->found == MANIFEST_VALID ? read_slots(&m->record) : NULL;
+    struct shared_header header;
+    struct shared_slot *slots =
+        m->found == MANIFEST_VALID ? read_slots(look_shared(&m->record, &header)) : NULL;
     for (at = 1; (locked = next_locked(m->fd, &at, &after, 1 + MANIFEST_SLOTS)) == 1; at = after) {
         /* A process that attaches tries to lock all slots together, for a moment. */
         if (after - at == MANIFEST_SLOTS) {
@@ -159,6 +161,41 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     int watched = locked < 0 ? 0 : next_locked(m->fd, &at, &after, PAIRING_READERS + 1);
     h->readers = watched == 1 && !h->attaching;
     return locked < 0 || watched < 0 ? -1 : 0;
+}
+
+/* As shared_is_used() finds that there are some. */
+static void add_lost(const struct manifest_record *r, struct look_holders *h)
+{
+    struct shared_header header;
+    struct stat st;
+    const int fd = look_shared(r, &header);
+    const bool lives = fd >= 0 && fstat(fd, &st) == 0 && locks_ask(fd, 0, 1) == LOCKS_TAKEN;
+    struct shared_slot *slots = read_slots(fd);
+    for (unsigned i = 0; lives && slots && i < MANIFEST_SLOTS && h->count < LOOK_HOLDERS; i++) {
+        h->first[h->count] = (struct look_holder){.slot = i};
+        give_name(&h->first[h->count], &slots[i], &st);
+        h->count += h->first[h->count].pid != 0;
+    }
+    free(slots);
+    if (lives && !h->count)
+        h->first[h->count++] = (struct look_holder){0};
+}
+
+void look_lost_holders(const uint8_t id[16], struct look_holders *h)
+{
+    struct manifest_record r = {0};
+    char name[64];
+    memcpy(r.id, id, sizeof(r.id));
+    shared_name(name, id, 0);
+    const size_t n = (size_t)(strrchr(name, '-') - name); /* without the slash before */
+    DIR *all = opendir("/dev/shm");
+    for (const struct dirent *e; all && (e = readdir(all));)
+        if (strncmp(e->d_name, name + 1, n) == 0) {
+            r.shm_generation = strtoull(e->d_name + n, NULL, 16);
+            add_lost(&r, h);
+        }
+    if (all)
+        closedir(all);
 }
 
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)

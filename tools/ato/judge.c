@@ -184,14 +184,19 @@ void judge(struct look *l)
             folder);
         return;
     }
-    if (m->fd < 0) {
-        if (has)
-            judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
-                      "its attribute says that its reflection lies in '%s', and there is no such "
-                      "reflection there",
-                      l->attribute.folder);
-        return;
+    if (m->fd < 0 && has) {
+        char name[LOOK_NAME];
+        look_lost_holders(l->attribute.id, &l->holders);
+        judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
+                  "its attribute says that its reflection lies in '%s', and there is no such "
+                  "reflection there%s%s",
+                  l->attribute.folder,
+                  l->holders.count ? ": that was removed or moved while the file is mapped by "
+                                   : "",
+                  l->holders.count ? look_holder_name(name, &l->holders.first[0]) : "");
     }
+    if (m->fd < 0)
+        return;
     if (!is_trusted(l))
         return;
     if (l->orphan != ORPHAN_NONE) {
