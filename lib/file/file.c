@@ -74,12 +74,11 @@ int file_say_poisoned(const struct file *f)
     if (cut)
         return report_error(EIO,
                             "another program made %s%s shorter while it was mapped: every call on "
-                            "it fails. Unmap it in all processes, then map it again",
-                            cut, f->pairing.path);
+                            "it fails. %s",
+                            cut, f->pairing.path, pairing_way_out(&f->pairing));
     return report_error(EIO,
-                        "the medium of %s failed: bytes that were not durable yet may be lost. "
-                        "Unmap the file in all processes, then map it again",
-                        f->pairing.path);
+                        "the medium of %s failed: bytes that were not durable yet may be lost. %s",
+                        f->pairing.path, pairing_way_out(&f->pairing));
 }
 
 int file_in_doubt(struct file *f, const char *what)
@@ -87,6 +86,6 @@ int file_in_doubt(struct file *f, const char *what)
     file_poison(f);
     return report_errno(EIO,
                         "the medium failed while %s was made durable in %s: it may be durable or "
-                        "not. Unmap the file in all processes, then map it again",
-                        what, f->pairing.path);
+                        "not. %s",
+                        what, f->pairing.path, pairing_way_out(&f->pairing));
 }

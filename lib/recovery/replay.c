@@ -175,11 +175,11 @@ int participants_acquire(struct participants *n)
         }
         /* A process that waits would try again and again. */
         if (!n->alone && !n->journal)
-            return report_error(ESTALE,
-                                "the manifest of %s was removed or overwritten by another program "
-                                "while the file was mapped: what a dead process held stays held. "
-                                "Unmap the file in all processes, then run 'ato info'",
-                                n->own->path);
+            return report_error(
+                ESTALE,
+                "the manifest of %s was removed or overwritten by another program "
+                "while the file was mapped: what a dead process held stays held. %s",
+                n->own->path, pairing_way_out(n->own));
         report_log(REPORT_WARNING,
                    "a journal in %s names a file (inode %" PRIu64
                    ") that does not name the journal, or is gone: what it says of it is skipped",

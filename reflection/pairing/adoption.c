@@ -385,7 +385,7 @@ static int check_not_used(const struct pairing *pr, const struct pairing_wish *w
                ? used
                : report_error(EBUSY,
                               "a process has %s mapped by another name, whose reflection %s/%s "
-                              "is a copy of: unmap the file there first, or end the process",
+                              "is a copy of: unmap the file there first",
                               pr->path, pr->folder.path, pr->names.reflection);
 }
 

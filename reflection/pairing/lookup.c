@@ -307,12 +307,11 @@ int lookup_check_unused(const struct pairing *pr, const struct attribute *a,
                         const struct pairing_wish *wish)
 {
     const int used = wish->is_used ? wish->is_used(a->id, &pr->identity.trust) : 0;
-    return used <= 0
-               ? used
-               : report_error(EBUSY,
-                              "a process has %s mapped, whose reflection is not to be found "
-                              "from this name: unmap the file there first, or end the process",
-                              pr->path);
+    return used <= 0 ? used
+                     : report_error(EBUSY,
+                                    "a process has %s mapped, whose reflection is not to be found "
+                                    "from this name: unmap the file there first",
+                                    pr->path);
 }
 
 /* The attribute is the file's, and there is no manifest. */

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct pairing_names pairing_names(uint64_t inode)
@@ -24,6 +25,15 @@ uint64_t pairing_number(const char *name)
     errno = 0;
     const uint64_t number = name[0] >= '1' && name[0] <= '9' ? strtoull(name, &end, 10) : 0;
     return number && errno == 0 && strcmp(end, ".manifest") == 0 ? number : 0;
+}
+
+const char *pairing_way_out(const struct pairing *pr)
+{
+    struct stat st;
+    return fstat(pr->reflection, &st) == 0 && !st.st_nlink
+               ? "Its reflection was removed: copy what is needed out of the mapping, before that "
+                 "is unmapped"
+               : "Unmap the file in all processes, then map it again";
 }
 
 int pairing_refresh(struct pairing *pr)

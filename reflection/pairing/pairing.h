@@ -129,6 +129,10 @@ struct pairing_names pairing_names(uint64_t inode);
 /* Returns the number in the name of a manifest; 0: it is no such name. */
 uint64_t pairing_number(const char *name);
 
+/* Returns the next step where calls on a mapped file fail, at the end of sentences. A reflection that was removed ends with its last
+ * mapping. */
+const char *pairing_way_out(const struct pairing *pr);
+
 /* Returns 0; -1 with a sentence: no other process can attach as long as this one has the file mapped. */
 int pairing_unlock_attach(struct pairing *pr);
 

@@ -263,6 +263,28 @@ INSTANTIATE_TEST_SUITE_P(Files, Truncated,
                                          Case{SHARED, -4096}),
                          name_of);
 
+// An unmap would give up what only the reflection has, which lives as long as its mappings.
+TEST(TruncatedFile, ThatLostItsReflectionSaysWhatToSave)
+{
+    for (bool is_removed : {false, true})
+        EXPECT_EQ(in_child([is_removed] {
+                      TempDir dir;
+                      const std::string path = dir / "file";
+                      write_file(path, pattern(SIZE, 1));
+                      Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+                      if (!m || !m.write(100, pattern(100, 2)) || m.read(0, PAGE).empty() ||
+                          (is_removed && !fs::remove(reflection_of(path))) || !cut(path, 0))
+                          return 1;
+                      if (!m.read(0, PAGE).empty() || m.error != EIO)
+                          return 2;
+                      return has(m.sentence, is_removed ? "copy what is needed out of the mapping"
+                                                        : "Unmap the file in all processes")
+                                 ? 0
+                                 : 3;
+                  }),
+                  0);
+}
+
 // ---- on a disk, and by a process that may only read -------------------------------------------------
 
 TEST(TruncatedOnADisk, CallsFailWithEio)
