@@ -286,8 +286,8 @@ int replay_lanes(const struct journal *j, enum replay_step step, struct particip
             return report_errno(errno, "cannot make %s durable", path);
         enum journal_finding found = journal_look(j, lane, &v);
         if (found == JOURNAL_DAMAGED)
-            return report_error(
-                EUCLEAN, "lane %u of %s is damaged. Bring it back; " PAIRING_KEEP_FILE, lane, path);
+            return report_error(EUCLEAN, "lane %u of %s is damaged. " PAIRING_BRING_BACK, lane,
+                                path);
         const bool committed = found == JOURNAL_COMMITTED;
         for (unsigned i = 0; committed && step == REPLAY_COLLECT && n && i < v.nfiles; i++)
             if (participants_add(n, &v.files[i]) < 0)

@@ -30,10 +30,10 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                                bool has_attribute, const struct pairing_wish *wish)
 {
     if (found == MANIFEST_DAMAGED) {
-        report_error(EUCLEAN,
-                     "the manifest %s/%s is damaged: neither of its copies is valid. Bring it "
-                     "back; " PAIRING_KEEP_FILE,
-                     pr->folder.path, pr->names.manifest);
+        report_error(
+            EUCLEAN,
+            "the manifest %s/%s is damaged: neither of its copies is valid. " PAIRING_BRING_BACK,
+            pr->folder.path, pr->names.manifest);
         return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
     }
     if (found == MANIFEST_FOREIGN)
@@ -52,10 +52,9 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
         return VERDICT_BEAR;
     if (wish->prefer_file)
         return VERDICT_START_OVER;
-    return report_error(ESTALE,
-                        "the reflection of %s is missing: its manifest %s/%s is empty. Bring it "
-                        "back; " PAIRING_KEEP_FILE,
-                        pr->path, pr->folder.path, pr->names.manifest);
+    return report_error(
+        ESTALE, "the reflection of %s is missing: its manifest %s/%s is empty. " PAIRING_BRING_BACK,
+        pr->path, pr->folder.path, pr->names.manifest);
 }
 
 /* area_is_copy(), with a sentence. */
@@ -250,10 +249,9 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
     if (pr->reflection < 0)
         return errno != ENOENT
                    ? -1
-                   : report_error(
-                         ESTALE,
-                         "the reflection %s/%s of %s is missing. Bring it back; " PAIRING_KEEP_FILE,
-                         pr->folder.path, pr->names.reflection, pr->path);
+                   : report_error(ESTALE,
+                                  "the reflection %s/%s of %s is missing. " PAIRING_BRING_BACK,
+                                  pr->folder.path, pr->names.reflection, pr->path);
     if (fstat(pr->reflection, &st) < 0 || fstat(pr->lock, &own) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot stat");
     /* A user with permission to rename other users' files could put such a file here. libato, running as
@@ -274,7 +272,7 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
         return report_error(
             EUCLEAN,
             "the reflection %s/%s is %lld bytes long, it must have at least %" PRIu64
-            "%s. Bring it back; " PAIRING_KEEP_FILE,
+            "%s. " PAIRING_BRING_BACK,
             pr->folder.path, pr->names.reflection, (long long)st.st_size,
             layout_reflection_bytes(pr->record.format, size),
             pr->record.format == LAYOUT_DENSE ? "" : ", and whole chunks");
@@ -294,8 +292,7 @@ static int check_words(const struct pairing *pr)
         return folder_error(&pr->folder, pr->names.reflection, "cannot read the bitmaps of");
     return found ? report_error(EUCLEAN,
                                 "the reflection %s/%s is damaged: it has slices of page %" PRIu64
-                                " that lie beyond the end of the file. Bring it "
-                                "back; " PAIRING_KEEP_FILE,
+                                " that lie beyond the end of the file. " PAIRING_BRING_BACK,
                                 pr->folder.path, pr->names.reflection, page)
                  : 0;
 }

@@ -57,10 +57,10 @@ char *area_map_manifest(int lock, int access, const char *path, struct fault_tar
 {
     const off_t length = fsops_length(lock);
     if (length >= 0 && length < MANIFEST_BYTES) /* a load would be SIGBUS */
-        return report_null(EUCLEAN,
-                           "the manifest of %s is %lld bytes long, it must have at least %d. Bring "
-                           "it back; " PAIRING_KEEP_FILE,
-                           path, (long long)length, MANIFEST_BYTES);
+        return report_null(
+            EUCLEAN,
+            "the manifest of %s is %lld bytes long, it must have at least %d. " PAIRING_BRING_BACK,
+            path, (long long)length, MANIFEST_BYTES);
     char *manifest = length < 0 ? NULL : folder_map(lock, access, MANIFEST_BYTES, 0);
     if (!manifest)
         report_errno(errno, "cannot map the manifest of %s", path);

@@ -319,12 +319,11 @@ static int judge_lost(const struct pairing *pr, const struct attribute *a,
                       const struct pairing_wish *wish)
 {
     if (!wish->prefer_file)
-        return report_error(ESTALE,
-                            "the reflection of %s is missing: it is neither in '%s', which the "
-                            "attribute user.ato names, nor in %.*s" FOLDER_NAME
-                            ". Bring it back; " PAIRING_KEEP_FILE,
-                            pr->path, a->folder, (int)(strrchr(pr->path, '/') + 1 - pr->path),
-                            pr->path);
+        return report_error(
+            ESTALE,
+            "the reflection of %s is missing: it is neither in '%s', which the "
+            "attribute user.ato names, nor in %.*s" FOLDER_NAME ". " PAIRING_BRING_BACK,
+            pr->path, a->folder, (int)(strrchr(pr->path, '/') + 1 - pr->path), pr->path);
     return lookup_check_unused(pr, a, wish) < 0 ? -1 : drop(pr, "has lost its reflection", wish);
 }
 

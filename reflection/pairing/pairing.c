@@ -54,10 +54,10 @@ int pairing_refresh_size(struct pairing *pr)
 {
     struct manifest_sizes sizes;
     if (!manifest_sizes(pr->manifest, &sizes))
-        return report_error(EUCLEAN,
-                            "the logical size in the manifest of %s, %s/%s, is damaged. Bring it "
-                            "back; " PAIRING_KEEP_FILE,
-                            pr->path, pr->folder.path, pr->names.manifest);
+        return report_error(
+            EUCLEAN,
+            "the logical size in the manifest of %s, %s/%s, is damaged. " PAIRING_BRING_BACK,
+            pr->path, pr->folder.path, pr->names.manifest);
     pr->size = sizes.size;
     return 0;
 }

@@ -112,6 +112,7 @@ struct pairing_wish {
 /* The next step, at the end of sentences. */
 #define PAIRING_KEEP_FILE                                                                          \
     "to keep the bytes of the file, map it with ATO_PREFER_FILE ('ato deploy --prefer=file')"
+#define PAIRING_BRING_BACK "Bring back the reflection and its manifest; " PAIRING_KEEP_FILE
 #define PAIRING_CHOOSE                                                                             \
     "choose a side, with ATO_PREFER_FILE or ATO_PREFER_REFLECTION ('ato deploy --prefer=')"
 

@@ -99,7 +99,8 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
         add_way(to, "take the attribute away by 'setfattr -x user.ato %s', and look at it again",
                 name);
     if (l->ways & WAY_BRING_BACK)
-        add_way(to, "bring it back");
+        add_way(to, "bring back the reflection %s/%" PRIu64 " and its manifest",
+                l->manifest.fd < 0 ? l->attribute.folder : l->folder.path, l->number);
     if (sides == WAY_FILE)
         add_way(to, "keep the bytes of the file by 'ato deploy --prefer=file %s'", name);
     else if (sides && l->state == LOOK_APART && !l->is_mixed)
@@ -514,6 +515,10 @@ static int look_once(struct look *l)
         found = find_manifest(l, ANY);
     if (found < 0)
         return -1;
+    /* Only lookup_place() needs to know where the path of its folder was cut. */
+    char *const cut = carries ? strstr(l->attribute.folder, "//") : NULL;
+    if (cut)
+        memmove(cut, cut + 1, strlen(cut));
     if (is_copied(l) && l->manifest.fd < 0) {
         judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
                   "carries the attribute of the file with inode %" PRIu64

@@ -100,7 +100,7 @@ const char *look_state_meaning(enum look_state state);
 
 /* Stores the next step of a user that wants the file plain, as a sentence without an end, in `to`; "" if there is none to tell.
  * Returns `to`. */
-enum { LOOK_NEXT = 2 * TEXT_WORD + 512 };
+enum { LOOK_NEXT = 3 * TEXT_WORD + 512 };
 const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name);
 
 /* Stores the problem and the next step in `to`, which has room for n bytes. */
