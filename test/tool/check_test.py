@@ -144,7 +144,7 @@ class Check(Lab):
         self.make('fast')
         for length in 8192, 5000, 4096, 300, 1, 0:
             os.truncate(self.manifest(), length)
-            self.json('check', self.file, status=1)
+            self.check(self.dir, status=1, words='the manifest' if length else '.manifest is empty: neither of its copies is valid. Bring back')
 
     def test_words_beyond_the_end_are_errors(self):
         self.make('fast')

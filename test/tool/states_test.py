@@ -49,6 +49,7 @@ TABLE = {
     'slices_beyond_the_end': '010111110',
     'manifest_missing': '012111110',
     'manifest_empty': '012111110',
+    'manifest_of_zeros': '012111110',
     'manifest_cut': '012111110',
     'manifest_damaged': '012111110',
     'manifest_damaged_twice': '012111110',
@@ -191,6 +192,12 @@ class States(Lab):
     def manifest_cut(self):
         self.make('fast')
         os.truncate(self.manifest(), 5000)
+
+    def manifest_of_zeros(self):
+        """The only copy, since no other process has mapped the file."""
+        self.make('fast')
+        self.patch(self.manifest(), 0, b'\0')
+        self.patch(self.manifest(), 4096, bytes(512))
 
     def manifest_damaged(self):
         self.make('fast')

@@ -188,7 +188,8 @@ void check_look(struct check *c, const char *name, const struct look *l)
         return;
     }
     c->paired++;
-    bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
+    bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED &&
+               !(l->state == LOOK_DAMAGED && l->manifest.found == MANIFEST_UNBORN);
     if (l->state == LOOK_PLAIN)
         severity = FINDING_WARNING;
     bool busy = l->holders.attaching || l->holders.count;

@@ -203,10 +203,11 @@ void judge(struct look *l)
         judge_apart(l);
         return;
     }
-    if (m->found == MANIFEST_DAMAGED) {
+    /* The attribute is set when the manifest has a record. */
+    if (m->found == MANIFEST_DAMAGED || (m->found == MANIFEST_UNBORN && has)) {
         judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "the manifest %s/%" PRIu64 ".manifest is damaged: neither of its copies is valid",
-                  folder, inode);
+                  "the manifest %s/%" PRIu64 ".manifest is %s: neither of its copies is valid",
+                  folder, inode, m->length ? "damaged" : "empty");
         return;
     }
     if (m->found == MANIFEST_FOREIGN) {

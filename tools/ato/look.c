@@ -368,10 +368,9 @@ static bool is_own(const struct look *l, const struct look_manifest *m)
 {
     if (l->has_attribute != ATTRIBUTE_FOUND || is_copied(l))
         return m->found == MANIFEST_VALID && identity_same_inode(&l->identity, &m->record);
-    if (m->found == MANIFEST_DAMAGED || m->found == MANIFEST_FOREIGN)
+    if (m->found != MANIFEST_VALID)
         return true; /* nothing tells that it is not */
-    return m->found == MANIFEST_VALID && memcmp(m->record.id, l->attribute.id, 16) == 0 &&
-           m->record.inode == l->identity.inode;
+    return memcmp(m->record.id, l->attribute.id, 16) == 0 && m->record.inode == l->identity.inode;
 }
 
 /* Looks in l->folder, and opens l->manifest. Returns 1; 0: there is none of that kind; -1. */
