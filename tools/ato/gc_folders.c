@@ -314,8 +314,9 @@ static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p
         if (holds || !beside)
             fate = GC_UNSURE;
         snprintf(why, sizeof(why), "no file here has inode %" PRIu64 ": it %s%s%s", p->file,
-                 p->restored ? "was restored, and 'ato check' names the file that it belongs to"
-                             : "was removed, or is elsewhere",
+                 p->restored
+                     ? "was restored, and 'ato check' names its file, if one is known to be its own"
+                     : "was removed, or is elsewhere",
                  holds    ? "; "
                  : beside ? "; it holds nothing of it"
                           : "",
