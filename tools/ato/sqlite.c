@@ -209,7 +209,7 @@ static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device,
 }
 
 /* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
- * false with a message if it is left as it is, and no process has it mapped. */
+ * false if it is left as it is, and no process has it mapped. Says why it is not plain. */
 static bool tidy_one(const char *entry, unsigned *left_ms)
 {
     static const struct tool_request quiet = {.quiet = true};
@@ -220,7 +220,7 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     if (sscanf(entry, "%ju:%ju:%n", &device, &inode, &at) != 2 || entry[at] != '/')
         return true;
     const char *path = entry + at;
-    char now[PATH_MAX];
+    char now[PATH_MAX], name[LOOK_NAME], word[TEXT_WORD];
     if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode) {
         if (!find_renamed(now, path, device, inode)) /* removed, or in another folder */
             return true;
@@ -238,9 +238,15 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
         gc_shared_locks(fd);
         close(fd);
     }
-    if (d.result <= MAPPED)
+    if (d.result < MAPPED)
         return true;
     fputs("ato: ", stderr), text_put(stderr, path);
+    if (d.result == MAPPED) {
+        fprintf(stderr, " is still open in %s: when that has ended, run 'ato deploy %s'\n",
+                d.holders.count ? look_holder_name(name, &d.holders.first[0]) : "a process",
+                text_word(word, path));
+        return true;
+    }
     fputs(" is not plain: ", stderr), text_put(stderr, d.why), putc('\n', stderr);
     return false;
 }
@@ -346,7 +352,7 @@ const struct tool_command sqlite_command = {
         "plain\n"
         "             that it or its children had open, as by 'ato deploy'; but not those that a "
         "process\n"
-        "             still has open.\n"
+        "             still has open: these are named on standard error.\n"
         "\n"
         "The SQL statement PRAGMA ato_lock_wait_ms returns one row if a database is open through "
         "libato,\n"
