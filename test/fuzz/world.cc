@@ -358,7 +358,8 @@ static void scatter(Paired &p, unsigned seed)
     for (uint64_t page = 0; page < pages; page++) {
         if (page >= 7 && page + 3 < pages)
             continue;
-        uint64_t word = page + 1 == pages ? 2 : words[page % 7];
+        const uint64_t last = p.content.size() % PAGE > SLICE ? 2 : 1; // not beyond the end
+        uint64_t word = page + 1 == pages ? last : words[page % 7];
         Bytes r(PAGE);
         for (uint64_t i = 0; i < PAGE; i++)
             r[i] = pattern(page * PAGE + i, seed + 1);
