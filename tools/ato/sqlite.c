@@ -208,6 +208,20 @@ static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device,
     return found;
 }
 
+/* A database that is not in its folder any more was removed, or moved before it was plain. */
+static void say_if_moved(const char *path, uintmax_t inode)
+{
+    char manifest[PATH_MAX];
+    (void)snprintf(manifest, sizeof(manifest), "%.*s/.ato/%ju.manifest",
+                   (int)(strrchr(path, '/') - path), path, inode);
+    if (access(manifest, F_OK) < 0)
+        return;
+    fputs("ato: ", stderr), text_put(stderr, path);
+    fputs(" was removed, or moved to another folder before it was plain: give 'ato deploy' its new "
+          "name\n",
+          stderr);
+}
+
 /* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
  * false if it is left as it is, and no process has it mapped. Says why it is not plain. */
 static bool tidy_one(const char *entry, unsigned *left_ms)
@@ -222,8 +236,10 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     const char *path = entry + at;
     char now[PATH_MAX], name[LOOK_NAME], word[TEXT_WORD];
     if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode) {
-        if (!find_renamed(now, path, device, inode)) /* removed, or in another folder */
+        if (!find_renamed(now, path, device, inode)) {
+            say_if_moved(path, inode);
             return true;
+        }
         path = now;
     }
     for (;;) {
