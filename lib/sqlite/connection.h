@@ -10,6 +10,7 @@
  *   WAL mode               the log has all pages until a checkpoint has written them
  *   a hot journal is       it stays on the disk until all of its pages are written; SQLite's own VFS plays it back before it
  *   played back            looks at the header, and may have to go on with it
+ *   several databases      their journals are put on the disk before the commit (journals.h)
  *
  * So such a database has nothing in its reflection.
  */
@@ -38,14 +39,6 @@ struct connection {
     struct connection *next; /* of the same database */
     sqlite3 **user;          /* SQLite's connection that uses it now; NULL: not known */
     const sqlite3 *opener;   /* the one that opened it. Atomic. */
-    /* SQLite's connection whose open transaction has begun to change the database, and is to commit it together with others;
-     * NULL. Atomic. */
-    const sqlite3 *writer;
-    /* The name of the super-journal that it is a member of; NULL. Its own thread changes it, with database_lock(); other threads
-     * read it with that lock. */
-    char *super;
-    /* The deletion of the super-journal commits what is staged. All members are one thread's. */
-    bool prepared;
     struct parameters wants;
     struct pending pending;
     char *
@@ -61,13 +54,14 @@ struct connection {
     bool is_below;   /* its locks are those of the VFS below */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
-    /* A checkpoint ended; since then no lock was given back and nothing was committed. */
-    bool checkpointed;
+    /* A checkpoint ended, or a transaction whose journal was on the disk, and SQLite may still cut the file; since then no lock was given
+     * back and nothing was committed. */
+    bool ended_below;
     /* It ended a checkpoint, and has not asked whether its cache is up to date since: data_read() says it is not. */
     bool cache_is_old;
-    bool journaled;  /* a rollback journal is open in memory */
-    bool plays_back; /* a rollback journal is open that another process left on the disk */
-    /* Could not be prepared, or a part of it is lost (database.c, at_exit()): what is staged must not be committed. */
+    bool journaled; /* a rollback journal is open in memory */
+    bool on_disk;   /* a rollback journal is open that another process left on the disk */
+    /* A part of it is lost (database.c, at_exit()): what is staged must not be committed. */
     bool refused;
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool unguards;    /* what is staged has ended the guard */
@@ -102,7 +96,7 @@ static inline bool connection_writes(const struct connection *c)
 /* Returns whether the rollback journal of a connection that writes is in memory. */
 static inline bool connection_journals_in_memory(const struct connection *c)
 {
-    return !c->wants.journal_file && !c->plays_back;
+    return !c->wants.journal_file && !c->on_disk;
 }
 
 /* xOpen of a database (methods.c). */

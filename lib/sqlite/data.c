@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -243,6 +244,69 @@ static int begin_to_write_below(struct connection *c, int code)
     return SQLITE_OK;
 }
 
+/* A piece of a file that differs from what is committed. */
+struct piece {
+    sqlite3_int64 offset;
+    int n;
+    char bytes[1024];
+};
+
+/* Copies what is staged. SQLite has dropped it from its cache: all of the file is read, since that is rare. */
+static int collect(struct connection *c, struct data_staged *all)
+{
+    struct pending *s = &c->pending;
+    const sqlite3_int64 had = ato_size(s->view);
+    struct piece now, before;
+    all->size = s->size;
+    for (sqlite3_int64 at = 0; at < s->size; at += now.n) {
+        const sqlite3_int64 left = s->size - at;
+        now.offset = at;
+        now.n = left < (int)sizeof(now.bytes) ? (int)left : (int)sizeof(now.bytes);
+        if (pending_read(s, now.bytes, now.n, at) < 0 ||
+            (at + now.n <= had && !ato_memcpy(before.bytes, s->view + at, (size_t)now.n)))
+            return failed(c, SQLITE_IOERR_WRITE, "cannot read");
+        if (at + now.n <= had && memcmp(now.bytes, before.bytes, (size_t)now.n) == 0)
+            continue;
+        if (all->bytes + sizeof(now) > all->room) {
+            all->room = all->room ? 2 * all->room : 64 * sizeof(now);
+            char *pieces = realloc(all->pieces, all->room);
+            if (!pieces)
+                return SQLITE_IOERR_NOMEM;
+            all->pieces = pieces;
+        }
+        if (at == 0)
+            mask_uncover(now.bytes);
+        memcpy(all->pieces + all->bytes, &now, sizeof(now));
+        all->bytes += sizeof(now);
+    }
+    return SQLITE_OK;
+}
+
+int data_go_below(struct connection *c, struct data_staged *staged)
+{
+    int r = SQLITE_OK;
+    *staged = (struct data_staged){.size = -1};
+    if (c->pending.tx)
+        r = collect(c, staged);
+    if (r != SQLITE_OK)
+        return r;
+    data_give_up(c);
+    if (c->db->memory) /* others look for a journal, too */
+        locks_set_wal(&c->db->locks, true);
+    return begin_to_write_below(c, SQLITE_IOERR_WRITE);
+}
+
+int data_write_again(struct connection *c, const struct data_staged *staged)
+{
+    int r = SQLITE_OK;
+    struct piece p;
+    for (size_t at = 0; r == SQLITE_OK && at < staged->bytes; at += sizeof(p)) {
+        memcpy(&p, staged->pieces + at, sizeof(p));
+        r = data_write(c, p.bytes, p.n, p.offset);
+    }
+    return r == SQLITE_OK && staged->size >= 0 ? data_resize(c, staged->size) : r;
+}
+
 void data_complete(struct connection *c)
 {
     if (take_mask_off(c) < 0)
@@ -317,6 +381,8 @@ static int write_below(struct connection *c, const void *from, int n, sqlite3_in
         return r;
     if (view && make_longer(view, offset + n) < 0)
         return failed(c, SQLITE_IOERR_WRITE, "cannot write to");
+    if (offset == 0 && n >= MASK_HEADER)
+        c->counter = mask_counter(from); /* as stage() */
     return c->below->xWrite(c->file, from, n, offset);
 }
 
@@ -344,8 +410,8 @@ int data_resize(struct connection *c, sqlite3_int64 size)
 {
     if (c->chunk)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
-    /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE: it is not part of a transaction. */
-    if (!stages(c) || (!c->pending.tx && c->checkpointed))
+    /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE, and so does a commit that makes the database shorter. */
+    if (!stages(c) || (!c->pending.tx && c->ended_below))
         return resize_below(c, size);
     /* The commit has cut it already. */
     if (!c->pending.tx && c->pending.view && size == ato_size(c->pending.view))

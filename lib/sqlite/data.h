@@ -9,6 +9,8 @@
 
 #include "api.h"
 
+#include <stddef.h>
+
 struct connection;
 
 /* xRead, xWrite and xTruncate. */
@@ -22,6 +24,18 @@ int data_expect(struct connection *c, sqlite3_int64 size);
 /* To be called before a commit, with something staged: stages what SQLite leaves for later, and sets the guard of a new file.
  * After an error what is staged must not be committed, nor rolled back by SQLite. */
 int data_finish(struct connection *c);
+
+/* What was staged when a transaction went below: pieces of the file, and its length. */
+struct data_staged {
+    char *pieces;
+    size_t bytes, room;
+    sqlite3_int64 size; /* -1: nothing */
+};
+
+/* To be called before the rollback journal is put on the disk, and after it: from then on the VFS below writes, to a file that is
+ * complete and has no mask. */
+int data_go_below(struct connection *c, struct data_staged *staged);
+int data_write_again(struct connection *c, const struct data_staged *staged);
 
 /* Drops what is staged, unless it is committed. */
 void data_give_up(struct connection *c);

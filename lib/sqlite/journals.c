@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "journals.h"
 
-#include "ato.h"
 #include "connection.h"
 #include "data.h"
 #include "database.h"
@@ -9,12 +8,9 @@
 #include "share.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- rollback journals ---- */
 
@@ -63,195 +59,92 @@ static int delete_left(sqlite3_vfs *below, const char *name)
         name);
 }
 
-/* Returns whether this transaction of SQLite's has begun to change the database. */
-static bool is_changed_by(const struct connection *c, const void *user)
+/* Of a journal in memory: the memory that it begins with, and that it keeps. */
+enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
+
+/* ---- on the disk ---- */
+
+/* SQLite appends the name of the super-journal to a journal, and this at its end; a journal's own headers are longer. */
+static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+
+static bool names_super(const void *from, int n)
 {
-    return __atomic_load_n(&c->writer, __ATOMIC_RELAXED) == user;
+    return n == sizeof(magic) && memcmp(from, magic, sizeof(magic)) == 0;
 }
 
-/* Returns whether libato can commit both together; false with ato_errormsg(). If that is not known the commit tells. */
-static bool fit_together(struct connection *a, struct connection *b)
-{
-    /* The views stay mapped (database.c, at_exit()). */
-    pthread_mutex_lock(&a->in_call);
-    pthread_mutex_lock(&b->in_call);
-    const char *x = a->pending.view, *y = b->pending.view;
-    const bool fit = !x || !y || ato_tx_together(x, y) == 0 || errno != EXDEV;
-    pthread_mutex_unlock(&b->in_call);
-    pthread_mutex_unlock(&a->in_call);
-    return fit;
-}
+/* SQLite's own VFS writes no more than 128 KiB at once. */
+enum { PIECE = 64 << 10 };
 
-/* SQLite commits one database after the other if the main one has no file: then libato need not commit both together. */
-static int check_together(sqlite3 *user, struct connection *before, struct connection *c)
+/* Makes the file, with what is in memory, durably. */
+static int make_file(struct memory_file *f)
 {
-    if (*sqlite3_db_filename(user, "main") == '\0' || fit_together(before, c))
-        return SQLITE_OK;
-    /* SQLITE_ERROR leaves the transaction open, but does not always undo what the statement has done. That matters if it has
-     * changed the first database, which takes a temporary trigger: SQLITE_IOERR makes SQLite roll the transaction back. */
-    const bool may_have_triggers = sqlite3_db_filename(user, "temp");
-    return fault_of_libato(may_have_triggers ? SQLITE_IOERR_WRITE : SQLITE_ERROR,
-                           "cannot write in this transaction to", c->name);
-}
-
-/* The length of a journal's header. */
-enum { HEADER = 28 };
-
-/* The header begins with zeros, and is all zeros at the end of a transaction. With synchronous=OFF it begins with other bytes:
- * SQLite commits such a database by itself. */
-static int write_header(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    static const char zeros[HEADER];
-    if (offset || n < HEADER || !c->user)
-        return SQLITE_OK;
-    const bool begins = *(const char *)from == 0 && memcmp(from, zeros, HEADER) != 0;
-    sqlite3 *user = begins ? *c->user : NULL;
-    /* All that it has changed fit together, so that one suffices. It is the calling thread's. */
-    struct connection *before = user ? database_find(is_changed_by, user) : NULL;
-    const int r = before && before != c ? check_together(user, before, c) : SQLITE_OK;
+    sqlite3_file *disk = calloc(1, (size_t)f->vfs->szOsFile);
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
+    if (!disk)
+        return SQLITE_IOERR_NOMEM;
+    int r = f->vfs->xOpen(f->vfs, f->name, disk, flags, NULL);
+    for (sqlite3_int64 at = 0, n; r == SQLITE_OK && at < f->size; at += n) {
+        n = f->size - at < PIECE ? f->size - at : PIECE;
+        r = disk->pMethods->xWrite(disk, f->at + at, (int)n, at);
+    }
     if (r == SQLITE_OK)
-        __atomic_store_n(&c->writer, user, __ATOMIC_RELAXED);
+        r = disk->pMethods->xSync(disk, SQLITE_SYNC_FULL);
+    if (r == SQLITE_OK) {
+        f->disk = disk;
+        return SQLITE_OK;
+    }
+    if (disk->pMethods) {
+        (void)disk->pMethods->xClose(disk);
+        (void)f->vfs->xDelete(f->vfs, f->name, 0);
+    }
+    free(disk);
     return r;
 }
 
-/* ---- super-journals ---- */
-
-static bool is_member(const struct connection *c, const void *name)
+/* Closes the file. SQLite deletes it, or it is `gone`: truncated, or its header is zeros. */
+static int end_file(struct memory_file *f, bool gone)
 {
-    return c->super && strcmp(c->super, name) == 0;
-}
-
-static bool is_prepared(const struct connection *c, const void *name)
-{
-    return is_member(c, name) && c->prepared; /* no member: another thread's */
-}
-
-bool super_exists(const char *name)
-{
-    return database_find(is_member, name);
-}
-
-void super_give_up(const char *name)
-{
-    struct connection *c;
-    while (name && (c = database_find(is_prepared, name)) != NULL)
-        c->prepared = false;
-}
-
-static void set_super(struct connection *c, char *name)
-{
-    database_lock();
-    free(c->super);
-    c->super = name;
-    database_unlock();
-}
-
-void super_leave(struct connection *c)
-{
-    super_give_up(c->super);
-    if (c->super)
-        set_super(c, NULL);
-}
-
-/* The members' parts are one transaction; after a failure nothing is staged. The connections are this thread's, but the process may
- * be about to end in another one (database.c, at_exit()). A member that was not prepared has nothing staged. */
-int super_delete(const char *name)
-{
-    struct connection *c, *all[PENDING_MOST];
-    struct pending *staged[PENDING_MOST];
-    int n = 0, r = SQLITE_OK;
-    bool is_lost = false;
-    while (n < PENDING_MOST && (c = database_find(is_prepared, name)) != NULL) {
-        pthread_mutex_lock(&c->in_call);
-        c->prepared = false;
-        is_lost |= c->refused; /* by at_exit() in another thread */
-        if (r == SQLITE_OK && c->pending.tx)
-            r = data_finish(c);
-        staged[n] = &c->pending;
-        all[n++] = c;
-    }
-    if (is_lost)
-        r = SQLITE_IOERR_FSYNC;
-    else if (r == SQLITE_OK && pending_commit_all(staged, n) < 0)
-        r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot make one commit to all databases of",
-                            all[0]->name);
-    for (int i = 0; i < n; i++) {
-        data_give_up(all[i]); /* after the commit nothing is staged */
-        if (r == SQLITE_OK)
-            set_super(all[i], NULL);
-        pthread_mutex_unlock(&all[i]->in_call);
+    const int durably = 1;
+    int r;
+    if (!f->disk)
+        return SQLITE_OK;
+    r = f->disk->pMethods->xClose(f->disk);
+    free(f->disk);
+    f->disk = NULL;
+    if (gone && r == SQLITE_OK)
+        r = f->vfs->xDelete(f->vfs, f->name, durably);
+    if (gone) {
+        f->c->ended_below = true;
+        f->c->on_disk = false;
+        f->c->journaled = true;
     }
     return r;
 }
 
-/* Returns whether a database is a file. That is no journal's that SQLite names of a database in memory (:memory:, mode=memory,
- * vfs=memdb), which no crash leaves. */
-static bool has_file(const char *journal)
+/* Puts a journal on the disk that is going to name a super-journal. What was staged is in records that SQLite has synced. */
+static int put_on_disk(struct memory_file *f)
 {
-    struct stat st;
-    char *name = *journal == '/' ? strndup(journal, strlen(journal) - strlen(ending)) : NULL;
-    const bool has = *journal == '/' && (!name || stat(name, &st) == 0 || errno != ENOENT);
-    free(name);
-    return has;
-}
-
-/* SQLite writes one name per call. A database that cannot take part is refused here, before any journal names the super-journal:
- * otherwise the first database that is rolled back would delete the super-journal, and the next one would take the transaction
- * for committed. (Bytes that are no name come from a shim that simulates crashes.) */
-static int write_name(const char *super, const void *from, int n)
-{
-    const char *journal = from;
-    if (n < (int)sizeof(ending) ||
-        memcmp(journal + n - sizeof(ending), ending, sizeof(ending)) != 0)
-        return SQLITE_OK;
-    struct connection *c = database_find(writes_journal, journal);
-    if (c && connection_journals_in_memory(c)) {
-        super_give_up(c->super);
-        set_super(c, strdup(super));
-        return c->super ? SQLITE_OK : SQLITE_IOERR_NOMEM;
+    struct connection *c = f->c;
+    struct data_staged staged = {0};
+    pthread_mutex_lock(&c->in_call); /* the view stays mapped (database.c, at_exit()) */
+    int r = c->refused ? SQLITE_IOERR_WRITE : data_go_below(c, &staged);
+    if (r == SQLITE_OK)
+        r = make_file(f);
+    if (r == SQLITE_OK) {
+        c->on_disk = true;
+        c->journaled = false;
+        r = data_write_again(c, &staged);
     }
-    /* SQLite also names databases in WAL mode, which commit by their log: no connection has RESERVED. */
-    if (!c && (database_find(has_journal, journal) || !has_file(journal)))
-        return SQLITE_OK;
-    return fault(
-        SQLITE_IOERR_WRITE,
-        "%s: in a transaction over several databases, all journals must be in memory or all on the "
-        "disk: open all with vfs=ato and none with journal=file, or all with journal=file",
-        journal);
-}
-
-static bool journals_on_disk(const struct connection *c, const void *journal)
-{
-    return (c->wants.journal_file || c->plays_back) && has_journal(c, journal);
-}
-
-/* Returns whether the main database's rollback journal is on the disk: SQLite adds 12 characters to its name. If it is not written
- * to, any connection to it tells, which may be another thread's: it is not used without the lock. It has none if this VFS has left
- * the database to the one below. */
-static bool is_on_disk(const char *name)
-{
-    char journal[PATH_MAX];
-    (void)snprintf(journal, sizeof(journal), "%.*s%s", (int)strlen(name) - 12, name, ending);
-    const struct connection *writer = database_find(writes_journal, journal);
-    return writer
-               ? journals_on_disk(writer, journal)
-               : !database_find(has_journal, journal) || database_find(journals_on_disk, journal);
+    pthread_mutex_unlock(&c->in_call);
+    free(staged.pieces);
+    return r;
 }
 
 /* ---- files in memory ---- */
 
-enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
-
 static struct memory_file *of(sqlite3_file *file)
 {
     return (struct memory_file *)file;
-}
-
-/* A rollback journal is emptied: the transaction is over. */
-static void end_change(const struct memory_file *f)
-{
-    if (f->c)
-        __atomic_store_n(&f->c->writer, NULL, __ATOMIC_RELAXED);
 }
 
 static void drop(struct memory_file *f)
@@ -263,9 +156,9 @@ static void drop(struct memory_file *f)
 
 static int file_close(sqlite3_file *file)
 {
-    end_change(of(file));
+    const int r = end_file(of(file), false);
     drop(of(file));
-    return SQLITE_OK;
+    return r;
 }
 
 static int file_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
@@ -294,13 +187,24 @@ static int make_room(struct memory_file *f, sqlite3_int64 end)
     return SQLITE_OK;
 }
 
+/* The header begins with zeros at the end of a transaction with journal_mode=PERSIST. */
+static bool is_ended(const void *from, int n, sqlite3_int64 offset)
+{
+    static const char zeros[28];
+    return offset == 0 && n == sizeof(zeros) && memcmp(from, zeros, sizeof(zeros)) == 0;
+}
+
 static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct memory_file *f = of(file);
     const sqlite3_int64 end = offset + n;
-    int r = make_room(f, end); /* first: a header that is not stored begins no transaction */
-    if (r == SQLITE_OK)
-        r = f->c ? write_header(f->c, from, n, offset) : write_name(f->name, from, n);
+    int r = make_room(f, end);
+    /* First: SQLite does not roll back a journal that names a super-journal which another database's rollback has deleted. */
+    if (r == SQLITE_OK && names_super(from, n) && !f->disk)
+        r = put_on_disk(f);
+    if (r == SQLITE_OK && f->disk)
+        r = is_ended(from, n, offset) ? end_file(f, true)
+                                      : f->disk->pMethods->xWrite(f->disk, from, n, offset);
     if (r != SQLITE_OK)
         return r;
     if (offset > f->size)
@@ -315,19 +219,20 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
 static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     struct memory_file *f = of(file);
-    if (!size)
-        end_change(f);
+    int r = SQLITE_OK;
+    if (f->disk)
+        r = size ? f->disk->pMethods->xTruncate(f->disk, size) : end_file(f, true);
     if (size < f->size)
         f->size = size;
     if (!f->size && f->room > KEPT_ROOM)
         drop(f);
-    return SQLITE_OK;
+    return r;
 }
 
 static int file_sync(sqlite3_file *file, int flags)
 {
-    (void)file, (void)flags;
-    return SQLITE_OK;
+    sqlite3_file *disk = of(file)->disk;
+    return disk ? disk->pMethods->xSync(disk, flags) : SQLITE_OK;
 }
 
 static int file_size(sqlite3_file *file, sqlite3_int64 *size)
@@ -362,17 +267,6 @@ const sqlite3_io_methods memory_file_methods = {
     .xDeviceCharacteristics = file_none,
 };
 
-/* Opens an empty file. c: of a rollback journal, else NULL. */
-static int memory_file_open(sqlite3_file *file, const char *name, struct connection *c, int flags,
-                            int *out_flags)
-{
-    *(struct memory_file *)file =
-        (struct memory_file){.as_file.pMethods = &memory_file_methods, .name = name, .c = c};
-    if (out_flags)
-        *out_flags = flags;
-    return SQLITE_OK;
-}
-
 /* ---- xOpen and xDelete ---- */
 
 int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
@@ -383,12 +277,18 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
     if (c) {
         /* A journal that is opened without CREATE was left on the disk by another process. */
         c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
-        c->plays_back = !c->journaled;
+        c->on_disk = !c->journaled;
     }
-    if (!c || c->plays_back)
+    if (!c || c->on_disk)
         return below->xOpen(below, name, file, flags, out_flags);
-    const int r = c->db->memory ? SQLITE_OK : delete_left(below, name);
-    return r == SQLITE_OK ? memory_file_open(file, name, c, flags, out_flags) : r;
+    const int r = c->db->memory && !share_had_wal(c) ? SQLITE_OK : delete_left(below, name);
+    if (r != SQLITE_OK)
+        return r;
+    *(struct memory_file *)file = (struct memory_file){
+        .as_file.pMethods = &memory_file_methods, .vfs = below, .name = name, .c = c};
+    if (out_flags)
+        *out_flags = flags;
+    return SQLITE_OK;
 }
 
 int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
@@ -397,20 +297,13 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
     const bool in_memory = c && c->journaled;
     /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
     const bool may_lack = c && connection_journals_in_memory(c);
-    if (c)
-        c->plays_back = c->journaled = false;
+    if (c) {
+        c->ended_below |= c->on_disk;
+        c->on_disk = c->journaled = false;
+    }
     /* The transaction of a journal in memory is committed or rolled back by now. */
     if (in_memory)
         return SQLITE_OK;
     const int r = below->xDelete(below, name, sync);
     return r == SQLITE_IOERR_DELETE_NOENT && may_lack ? SQLITE_OK : r;
-}
-
-int super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags, int *out_flags)
-{
-    const bool is_new = flags & SQLITE_OPEN_CREATE;
-    if (is_new ? is_on_disk(name) : !super_exists(name))
-        return below->xOpen(below, name, file, flags, out_flags);
-    super_give_up(name); /* SQLite reads one only to find out whether a rollback needs it */
-    return memory_file_open(file, name, NULL, flags, out_flags);
 }

@@ -43,9 +43,7 @@ static int leave(struct connection *c, int result)
  *
  * SQLite says what becomes of it by these calls:
  *
- *   commit    FCNTL_SYNC without a name; xSync with something staged; COMMIT_PHASETWO, for what a VFS above holds back until
- *             then
- *   prepare   FCNTL_SYNC with the name of a super-journal (journals.h)
+ *   commit    FCNTL_SYNC; xSync with something staged; COMMIT_PHASETWO, for what a VFS above holds back until then
  *   abandon   the lock drops below RESERVED, or the database is closed
  *
  * Errors are logged.
@@ -66,45 +64,25 @@ static int commit(struct connection *c)
 /* Drops what is staged. */
 static void abandon(struct connection *c)
 {
-    super_leave(c);
     data_give_up(c);
     c->refused = c->becomes_wal = false;
 }
 
-/* FCNTL_SYNC: commits, or prepares if `super` is not NULL; fails if the database is no member of that super-journal.
- *
- * The rollback of a prepared database ends here, too: what is staged by then equals what was there before. That is not certain
- * for a database that could not be prepared, whose super-journal may be gone by then: it is abandoned, and the error makes SQLite
- * drop its cache. */
-static int sync_staged(struct connection *c, const char *super)
+/* FCNTL_SYNC. With a journal on the disk nothing is staged. */
+static int sync_staged(struct connection *c)
 {
     if (!connection_journals_in_memory(c))
         return SQLITE_OK;
-    c->checkpointed = false;
-    if (c->refused) {
-        abandon(c);
-        return SQLITE_IOERR_FSYNC;
-    }
-    if (super) {
-        c->prepared = c->super && strcmp(c->super, super) == 0;
-        c->refused = !c->prepared;
-        if (c->prepared)
-            return SQLITE_OK;
-        return fault(SQLITE_IOERR_FSYNC,
-                     "%s cannot be part of a transaction over several databases whose main "
-                     "database uses another VFS, or has its journal on the disk: open all with "
-                     "vfs=ato, or all with journal=file",
-                     c->name);
-    }
-    super_give_up(c->super);
-    return commit(c);
+    c->ended_below = false;
+    if (!c->refused)
+        return commit(c);
+    abandon(c);
+    return SQLITE_IOERR_FSYNC;
 }
 
 /* FCNTL_COMMIT_PHASETWO. Something is staged if a VFS above held its writes back until now. */
 static int end(struct connection *c)
 {
-    if (c->prepared)
-        return SQLITE_OK;
     const int r = commit(c);
     if (r != SQLITE_OK)
         return r;
@@ -134,13 +112,13 @@ static int connection_lock(sqlite3_file *file, int level)
 
 static int unlock(struct connection *c, int level)
 {
-    c->checkpointed = c->complete = false;
+    c->ended_below = c->complete = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
         abandon(c);
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
-        c->plays_back = c->journaled = false;
+        c->on_disk = c->journaled = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     const int before = c->lock;
     if (level < before)
@@ -283,13 +261,13 @@ static int control(struct connection *c, int what, void *arg)
     int r;
     switch (what) {
     case SQLITE_FCNTL_SYNC:
-        return sync_staged(c, arg);
+        return sync_staged(c);
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         return end(c);
     case SQLITE_FCNTL_CKPT_START:
     case SQLITE_FCNTL_CKPT_DONE:
         c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
-        c->checkpointed = c->cache_is_old = !c->checkpoint;
+        c->ended_below = c->cache_is_old = !c->checkpoint;
         c->complete = false;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
@@ -371,7 +349,7 @@ static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int connection_sync(sqlite3_file *file, int flags)
 {
     struct connection *c = enter(file);
-    int r = c->prepared ? SQLITE_OK : commit(c);
+    int r = commit(c);
     if (r == SQLITE_OK && (c->wrote_below || !c->pending.view)) {
         r = c->below->xSync(c->file, flags);
         c->wrote_below &= r != SQLITE_OK;

@@ -87,26 +87,12 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
-int pending_commit_all(struct pending *const *all, int n)
-{
-    ato_tx *tx[PENDING_MOST] = {NULL};
-    int have = 0;
-    for (int i = 0; i < n; i++) {
-        if (all[i]->tx && ato_tx_adopt(all[i]->tx) < 0)
-            return -1;
-        if (all[i]->tx)
-            tx[have++] = all[i]->tx;
-    }
-    if (ato_tx_commit_all(tx, have) < 0)
-        return -1;
-    for (int i = 0; i < n; i++)
-        all[i]->tx = NULL;
-    return 0;
-}
-
 int pending_commit(struct pending *s)
 {
-    return pending_commit_all(&s, 1);
+    if (ato_tx_adopt(s->tx) < 0 || ato_tx_commit(s->tx) < 0)
+        return -1;
+    s->tx = NULL;
+    return 0;
 }
 
 void pending_abort(struct pending *s)

@@ -29,11 +29,6 @@ int pending_hint(struct pending *s, sqlite3_int64 size);
 /* Commits what is staged. After a failure it is staged still. */
 int pending_commit(struct pending *s);
 
-/* The same in one step for all that have something staged. After a failure it is staged still. n: at most
- * PENDING_MOST, since SQLite attaches at most 125 databases to a connection. */
-enum { PENDING_MOST = 128 };
-int pending_commit_all(struct pending *const *all, int n);
-
 void pending_abort(struct pending *s);
 
 #endif

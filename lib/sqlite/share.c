@@ -232,13 +232,6 @@ static int begin_in_memory(struct connection *c, bool is_first)
     return r;
 }
 
-/* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below. */
-static int try_memory(struct connection *c, bool is_first)
-{
-    const bool may = !is_first || (!is_hot(c) && (c->db->is_busy || database_needs_view(c)));
-    return may ? begin_in_memory(c, is_first) : SQLITE_OK;
-}
-
 /* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
 static int make_plain(struct connection *c, bool is_first)
 {
@@ -250,6 +243,16 @@ static int make_plain(struct connection *c, bool is_first)
     if (!database_unmap(c, true, true) && r == SQLITE_OK)
         return SQLITE_IOERR_LOCK;
     return r == SQLITE_OK && database_needs_view(c) ? SQLITE_BUSY : r;
+}
+
+/* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below, which plays a hot journal back into a file
+ * that is complete. */
+static int try_memory(struct connection *c, bool is_first)
+{
+    if (is_first && is_hot(c))
+        return database_needs_view(c) ? make_plain(c, is_first) : SQLITE_OK;
+    return !is_first || c->db->is_busy || database_needs_view(c) ? begin_in_memory(c, is_first)
+                                                                 : SQLITE_OK;
 }
 
 /* Calls one of these two with a door, and without other processes that come or go. The door stays open for db->memory. */
@@ -438,6 +441,9 @@ static int share_line(struct connection *c)
     if (r == LOCKS_FAILED)
         return result_of(c, r);
     c->in_advance = writes && r == LOCKS_OK;
+    /* Before its turn came a writer may have died whose journal is on the disk: SQLite takes one for hot if nobody has RESERVED. */
+    if (c->in_advance && locks_had_wal(l))
+        share_read_on(c);
     do
         r = locks_share(l, c->line, wait);
     while (r == LOCKS_BUSY && goes_on(c, &wait));
@@ -778,9 +784,14 @@ bool share_had_wal(const struct connection *c)
     return is_lost(c) || locks_had_wal(&c->db->locks);
 }
 
+static bool is_missing(const char *name)
+{
+    return access(name, F_OK) < 0 && errno == ENOENT;
+}
+
 void share_forget_wal(struct connection *c)
 {
-    if (c->db->memory && locks_had_wal(&c->db->locks) && access(c->wal, F_OK) < 0 &&
-        errno == ENOENT)
+    if (c->db->memory && locks_had_wal(&c->db->locks) && is_missing(c->wal) &&
+        is_missing(c->journal))
         locks_set_wal(&c->db->locks, false);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The VFS `ato`: which module handles which file. Databases are handled by methods.c. Their rollback journals and
- * super-journals are in memory (journals.c). All else (WALs, temporary files, paths, time, random
- * numbers) is left to the VFS below, SQLite's own.
+ * The VFS `ato`: which module handles which file. Databases are handled by methods.c, their rollback journals by journals.c.
+ * All else (super-journals, WALs, temporary files, paths, time, random numbers) is left to the VFS below, SQLite's own.
  */
 #include "vfs.h"
 
@@ -80,8 +79,6 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
             record_opened();
         return r;
     }
-    if (name && (flags & SQLITE_OPEN_SUPER_JOURNAL))
-        return super_open(below, name, file, flags, out_flags);
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
         return rollback_journal_open(below, name, file, flags, out_flags);
     return below->xOpen(below, name, file, flags, out_flags);
@@ -90,9 +87,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
     (void)vfs;
-    return !share_in_memory(name) && super_exists(name)
-               ? super_delete(name)
-               : rollback_journal_delete(below, name, sync);
+    return rollback_journal_delete(below, name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result)
@@ -100,12 +95,7 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
     (void)vfs;
     const struct connection *c = share_in_memory(name);
     *result = 0;
-    if (c && !share_had_wal(c))
-        return SQLITE_OK;
-    if (c || !super_exists(name))
-        return below->xAccess(below, name, flags, result);
-    *result = 1;
-    return SQLITE_OK;
+    return c && !share_had_wal(c) ? SQLITE_OK : below->xAccess(below, name, flags, result);
 }
 
 static int vfs_sleep(sqlite3_vfs *vfs, int microseconds)

@@ -178,19 +178,6 @@ void before_vacuum(Actor &a)
     open(a, {m});
 }
 
-void before_files(Actor &a)
-{
-    Make first = any_make(a), second = any_make(a);
-    second.auto_vacuum = a.random.below(3);
-    open(a, {first, second});
-}
-
-void before_files_that_spill(Actor &a)
-{
-    before_files(a);
-    run(a, tiny_cache(2));
-}
-
 // Puts slices into both homes. Bytes behind the end of a shorter file are kept as long as it is
 // mapped.
 void before_wal(Actor &a)
@@ -287,29 +274,6 @@ void closed(Actor &a)
         Program::open(a).check();
         run(a, {change_a_row(a), insert(a)});
     }
-}
-
-void files(Actor &a)
-{
-    const size_t first = a.random.below(2);
-    run(a, {"BEGIN", change_a_row(a, first), change_a_row(a, 1 - first), "COMMIT"});
-    run(a,
-        {"BEGIN", change_many(a, 1 - first), insert(a, first), "COMMIT", change_a_row(a, first)});
-}
-
-void files_that_spill(Actor &a)
-{
-    const size_t first = a.random.below(2);
-    run(a, {"BEGIN", change_many(a, first), change_many(a, 1 - first), "SAVEPOINT s",
-            insert(a, first), change_a_row(a, 1 - first), "ROLLBACK TO s",
-            a.random.one_in(4) ? "ROLLBACK" : "COMMIT", change_a_row(a, first)});
-}
-
-// One file grows while the other shrinks, if the case allows it.
-void files_that_shrink(Actor &a)
-{
-    run(a, {"BEGIN", remove_many(a, 1), insert(a, 0), "PRAGMA b.incremental_vacuum", "COMMIT"});
-    run(a, {"VACUUM b", "BEGIN", change_a_row(a, 0), insert(a, 1), "COMMIT"});
 }
 
 // ---- after a crash ----
@@ -415,23 +379,6 @@ const std::vector<Case> &sqlite_cases()
         {"SQLite, to WAL", COSTLY, {PAGE}, before_wal, to_wal, 0, &SQLITE_WAL, DENSE},
         {"SQLite, left open", COSTLY, {PAGE}, before_spills, left_open, 0, &SQLITE, DENSE},
         {"SQLite, closed", COSTLY, {PAGE}, before_one, closed, 0, &SQLITE},
-        {"SQLite, files", ALL, {PAGE, PAGE}, before_files, files, 0, &SQLITE},
-        {"SQLite, files, spill",
-         COSTLY,
-         {PAGE, PAGE},
-         before_files_that_spill,
-         files_that_spill,
-         0,
-         &SQLITE,
-         DENSE},
-        {"SQLite, files, shrink",
-         COSTLY,
-         {PAGE, PAGE},
-         before_files,
-         files_that_shrink,
-         0,
-         &SQLITE,
-         DENSE},
     };
     return cases;
 }

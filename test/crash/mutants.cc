@@ -163,10 +163,6 @@ std::vector<Mutant> all_mutants()
         {CodeFault::NoChecksum, "a lane counts without its checksum", "lanes made|journal made"},
         {CodeFault::NeverRetired, "a lane is never retired", "lanes made|journal made"},
 #ifdef WITH_SQLITE
-        {CodeFault::FileByFile, "a transaction over several databases is one of each",
-         "SQLite, files"},
-        {CodeFault::NeverDeleted, "a super-journal is deleted, which commits nothing",
-         "SQLite, files"},
         {CodeFault::NeverForgotten, "what SQLite gives up is not forgotten",
          "SQLite, spill, rollback"},
         {CodeFault::WrittenThrough, "what SQLite writes counts before it commits", "SQLite, spill"},

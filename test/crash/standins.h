@@ -37,8 +37,6 @@ enum class CodeFault {
     NoChecksum,     // a lane is valid without its checksum
     NeverRetired,   // a lane stays committed
     AnyTime,        // a clean file is accepted with any mtime and size
-    FileByFile,     // of the VFS for SQLite: a commit of several databases is one of each
-    NeverDeleted,   // the deletion of a super-journal commits nothing
     NeverForgotten, // given-up writes stay staged
     WrittenThrough, // SQLite's writes are committed at once
     NoMask,         // the header is not masked

@@ -4,7 +4,6 @@
 #include "standins.h"
 
 extern "C" {
-#include "lib/sqlite/journals.h"
 #include "lib/sqlite/mask.h"
 #include "lib/sqlite/pending.h"
 }
@@ -17,16 +16,12 @@ extern "C" {
 void __real_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 int __real_mask_put_on(char *view);
 void __real_pending_abort(struct pending *s);
-int __real_pending_commit_all(struct pending *const *all, int n);
 int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
-int __real_super_delete(const char *name);
 
 void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 int __wrap_mask_put_on(char *view);
 void __wrap_pending_abort(struct pending *s);
-int __wrap_pending_commit_all(struct pending *const *all, int n);
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
-int __wrap_super_delete(const char *name);
 
 void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
 {
@@ -44,25 +39,10 @@ void __wrap_pending_abort(struct pending *s)
         __real_pending_abort(s);
 }
 
-int __wrap_pending_commit_all(struct pending *const *all, int n)
-{
-    int r = 0;
-    if (fault() != CodeFault::FileByFile)
-        return __real_pending_commit_all(all, n);
-    for (int i = 0; i < n && r == 0; i++)
-        r = pending_commit(all[i]);
-    return r;
-}
-
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const int r = __real_pending_write(s, from, n, offset);
     return r == 0 && fault() == CodeFault::WrittenThrough ? pending_commit(s) : r;
-}
-
-int __wrap_super_delete(const char *name)
-{
-    return fault() == CodeFault::NeverDeleted ? SQLITE_OK : __real_super_delete(name);
 }
 
 } // extern "C"

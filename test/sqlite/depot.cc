@@ -399,11 +399,9 @@ static States examine(const sql::Db &db, const Book &book)
     return found;
 }
 
-/* With a journal on the disk, SQLite may leave a journal that is empty or has no valid head, and an unused
- * super-journal. A kill may leave an empty folder that was to become the reflection folder. `objects`: names of shared memory;
+/* SQLite may leave an unused super-journal, and a journal that is empty or has no valid head. A kill may leave an empty folder that was to become the reflection folder. `objects`: names of shared memory;
  * names of all generations begin with the same 32 digits. */
-static void must_be_bare(const Script &s, const Place &place,
-                         const std::vector<std::string> &objects)
+static void must_be_bare(const Place &place, const std::vector<std::string> &objects)
 {
     const std::string databases[] = {"depot.db", "other.db"};
     for (const std::string &name : rig::names_in(place.folder / ".ato"))
@@ -411,8 +409,7 @@ static void must_be_bare(const Script &s, const Place &place,
     for (const std::string &name : rig::names_in(place.folder.at)) {
         bool known = name == ".ato" || name.rfind(".ato.", 0) == 0;
         for (const std::string &is : databases)
-            known |= name == is || (*s.parameters && (name.rfind(is + "-journal", 0) == 0 ||
-                                                      name.rfind(is + "-mj", 0) == 0));
+            known |= name == is || name.rfind(is + "-mj", 0) == 0 || name == is + "-journal";
         if (!known)
             leave(name + " is left");
     }
@@ -439,7 +436,7 @@ void look(const Script &s, const Place &place, const Book &book, End end, const 
         leave("cannot close");
     if (end == End::Fast)
         return;
-    must_be_bare(s, place, objects);
+    must_be_bare(place, objects);
     sql::Db plain = sql::Db::stock(place.path(0));
     prepare(plain);
     must(plain, "ATTACH '" + place.path(1) + "' AS other");

@@ -8,6 +8,9 @@
 namespace sql
 {
 
+static constexpr char SUMS[] =
+    "SELECT (SELECT sum(a) FROM main.t)||' '||(SELECT sum(a) FROM other.t)";
+
 class SqliteSeveral : public Lab
 {
   protected:
@@ -32,20 +35,7 @@ class SqliteSeveral : public Lab
     }
     static std::string both(const Db &db)
     {
-        return db.text("SELECT (SELECT sum(a) FROM main.t)||' '||(SELECT sum(a) FROM other.t)");
-    }
-    /* As an SQLite that does not tell which connection uses a database. */
-    static void hide_handle(const Db &db)
-    {
-        static sqlite3 *none;
-        for (const char *name : {"main", "other"})
-            (void)sqlite3_file_control(db.handle, name, SQLITE_FCNTL_PDB, &none);
-    }
-    static void roll_back(const Db &db)
-    {
-        if (!sqlite3_get_autocommit(db.handle)) {
-            MUST(db, "ROLLBACK");
-        }
+        return db.text(SUMS);
     }
 };
 

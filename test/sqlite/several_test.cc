@@ -3,8 +3,6 @@
 #include "several.h"
 #include "support/child.h"
 
-#include <algorithm>
-#include <cstring>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -33,69 +31,6 @@ TEST_F(SqliteSeveral, CommitAsOne)
             EXPECT_EQ(stock_sum(path()), "6");
             EXPECT_EQ(stock_sum(second()), "6");
         }
-}
-
-TEST_F(SqliteSeveral, AreCommittedByOneStep)
-{
-    make_both();
-    Db db = open_both();
-    auto commits = [&] {
-        auto of = [&](const char *name) {
-            const std::string stat = db.text(std::string("PRAGMA ") + name + ".ato_stat");
-            return db.number(
-                "SELECT j->>'commits_single'+(j->>'commits_rtm')+(j->>'commits_journal')"
-                " FROM (SELECT '" +
-                stat + "' AS j)");
-        };
-        return of("main") + of("other");
-    };
-    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT; DELETE FROM main.t WHERE a=10;"
-                                        "DELETE FROM other.t WHERE a=20");
-    const int64_t before = commits();
-    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-    /* The counters of either file may show it. */
-    EXPECT_GE(commits() - before, 1);
-    EXPECT_LE(commits() - before, 2);
-}
-
-TEST_F(SqliteSeveral, FailAsOneIfNoCommitCanContainBoth)
-{
-    make_both();
-    chmod(path().c_str(), 0666);
-    chmod(second().c_str(), 0600);
-    Db db = open_both();
-    hide_handle(db);
-    for (int turn = 0; turn < 2; turn++) {
-        (void)logged();
-        MUST(db, std::string("PRAGMA main.cache_size=5;") + CHANGE_BOTH + ";" +
-                     fill("main.t", 100, 300));
-        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-        EXPECT_TRUE(logged("one commit to all databases"));
-        roll_back(db);
-        EXPECT_EQ(both(db), "6 6");
-        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-        MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
-        MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
-    }
-    EXPECT_EQ(names(), "a.db b.db");
-    db.close();
-    EXPECT_EQ(stock_sum(path()), "6");
-    EXPECT_EQ(stock_sum(second()), "6");
-}
-
-TEST_F(SqliteSeveral, TheFirstWriteToAFileOfOtherWritersFails)
-{
-    make_both();
-    chmod(path().c_str(), 0666);
-    chmod(second().c_str(), 0600);
-    Db db = open_both();
-    MUST(db, "PRAGMA main.user_version=1; PRAGMA other.user_version=1"); /* maps them */
-    MUST(db, "BEGIN; INSERT INTO main.t VALUES(10, 'x')");
-    (void)logged();
-    EXPECT_EQ(db.run("INSERT INTO other.t VALUES(20, 'x')"), SQLITE_ERROR) << db.error();
-    EXPECT_TRUE(logged("no commit can"));
-    MUST(db, "COMMIT");
-    EXPECT_EQ(both(db), "16 6");
 }
 
 TEST_F(SqliteSeveral, OfAKilledProcessAreInNeitherDatabase)
@@ -129,194 +64,210 @@ TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
     EXPECT_EQ(names(), "a.db b.db");
 }
 
-TEST_F(SqliteSeveral, WithOneJournalOnTheDiskAreRefused)
+/* Of other folders, file systems, users and VFSs, in all journal modes. */
+TEST_F(SqliteSeveral, OfAllKindsCommitAsOne)
+{
+    const support::TempDir disk("/tmp");
+    const std::string far = disk / "b.db";
+    make_both();
+    MUST(Db::stock(far), "CREATE TABLE t(a INTEGER PRIMARY KEY, b); INSERT INTO t VALUES(6, 'x')");
+    chmod(path().c_str(), 0666);
+    chmod(second().c_str(), 0600);
+    for (const std::string main : {"", "stock", "journal=file", "share=stock"})
+        for (const std::string &other :
+             {uri(second()), "file:" + second() + "?vfs=unix", uri(far),
+              uri(second(), "journal=file"), uri(second(), "share=stock")})
+            for (const char *mode : {"delete", "truncate", "persist", "memory", "wal"})
+                for (const char *locking : {"normal", "exclusive"}) {
+                    const bool is_stock = main == "stock";
+                    SCOPED_TRACE(main + " " + other + " " + mode + " " + locking);
+                    Db db = is_stock ? Db::stock(path()) : Db(path(), main);
+                    MUST(db, "ATTACH '" + other + "' AS other; PRAGMA other.journal_mode=" + mode +
+                                 "; PRAGMA other.locking_mode=" + locking);
+                    for (int turn = 0; turn < 2; turn++) {
+                        MUST(db, std::string(CHANGE_BOTH) + "; ROLLBACK");
+                        EXPECT_EQ(both(db), "6 6");
+                        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+                        EXPECT_EQ(both(db), "16 26");
+                        MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+                    }
+                    MUST(db, "PRAGMA other.journal_mode=delete");
+                    EXPECT_EQ(db.close(), SQLITE_OK);
+                    EXPECT_EQ(names(), "a.db b.db");
+                    EXPECT_EQ(stock_sum(path()), "6");
+                    EXPECT_EQ(left(), 0u);
+                }
+}
+
+/* More than SQLite's cache holds, committed and rolled back; the databases get longer and shorter. */
+TEST_F(SqliteSeveral, LargerThanTheCacheCommitAsOne)
 {
     make_both();
-    for (bool main_has : {false, true}) {
-        Db db = main_has ? open_both("journal=file", "journal=memory")
-                         : open_both("journal=memory", "journal=file");
-        (void)logged();
-        MUST(db, CHANGE_BOTH);
-        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-        EXPECT_TRUE(logged("journal=file"));
-        roll_back(db);
+    Db db = open_both();
+    MUST(db, "PRAGMA main.cache_size=5; PRAGMA other.cache_size=5");
+    const std::string grow = fill("main.t", 100, 1000) + ";" + fill("other.t", 100, 1000);
+    for (const bool commits : {false, true, true}) {
+        MUST(db, "BEGIN; " + grow);
+        MUST(db, commits ? "COMMIT" : "ROLLBACK");
+        const std::string counts =
+            "SELECT (SELECT count(*) FROM main.t)||' '||(SELECT count(*) FROM other.t)";
+        EXPECT_EQ(db.text(counts), commits ? "904 904" : "3 3");
+        MUST(db, "BEGIN; UPDATE main.t SET b=a||hex(zeroblob(700)); UPDATE other.t SET b=a");
+        MUST(db, commits ? "COMMIT" : "ROLLBACK");
+        MUST(db, "BEGIN; DELETE FROM main.t WHERE a>3; DELETE FROM other.t WHERE a>3; COMMIT;"
+                 "VACUUM main");
         EXPECT_EQ(both(db), "6 6");
-        MUST(db, "INSERT INTO main.t VALUES(50, 50); DELETE FROM main.t WHERE a=50");
-        MUST(db, "INSERT INTO other.t VALUES(50, 50); DELETE FROM other.t WHERE a=50");
-        db.close();
-        EXPECT_EQ(names(), "a.db b.db");
-        EXPECT_EQ(stock_sum(path()), "6");
-        EXPECT_EQ(stock_sum(second()), "6");
     }
-}
-
-/* Records the files that SQLite's own VFS removes. */
-class Removals
-{
-  public:
-    Removals()
-    {
-        names.clear();
-        before = vfs()->xGetSystemCall(vfs(), "unlink");
-        vfs()->xSetSystemCall(vfs(), "unlink", reinterpret_cast<sqlite3_syscall_ptr>(remove));
-    }
-    ~Removals()
-    {
-        vfs()->xSetSystemCall(vfs(), "unlink", before);
-    }
-    Removals(const Removals &) = delete;
-    Removals &operator=(const Removals &) = delete;
-    static int count(const std::string &part)
-    {
-        return static_cast<int>(
-            std::count_if(names.begin(), names.end(), [&](const std::string &name) {
-                return name.find(part) != std::string::npos;
-            }));
-    }
-
-  private:
-    static sqlite3_vfs *vfs()
-    {
-        return sqlite3_vfs_find("unix");
-    }
-    static int remove(const char *name)
-    {
-        names.emplace_back(name);
-        return unlink(name);
-    }
-    static std::vector<std::string> names;
-    sqlite3_syscall_ptr before;
-};
-
-std::vector<std::string> Removals::names;
-
-/* Of the databases of a transaction one has its journal on the disk, and another has it in memory. The connections of a commit are
- * found by the names of their files: one that does nothing does not say where the journal is. */
-TEST_F(SqliteSeveral, WithJournalsInDifferentPlacesAreRefused)
-{
-    make_both();
-    for (const char *idle : {"journal=file", "share=stock", "mode=ro"}) {
-        const Db first(path(), idle), last(second(), idle);
-        for (bool main_has : {false, true}) {
-            Db db = main_has ? open_both("journal=file", "share=stock")
-                             : open_both("share=stock", "journal=file");
-            EXPECT_EQ(first.number("SELECT sum(a) FROM t"), 6);
-            EXPECT_EQ(last.number("SELECT sum(a) FROM t"), 6);
-            MUST(db, CHANGE_BOTH);
-            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << idle;
-            roll_back(db);
-            EXPECT_EQ(both(db), "6 6");
-        }
-        Db db = open_both("journal=file");
-        const Removals removals;
-        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-        EXPECT_EQ(Removals::count("-mj"), 1) << idle;
-        EXPECT_EQ(both(db), "16 26");
-        MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
-    }
-}
-
-TEST_F(SqliteSeveral, WithADatabaseOfAnotherVfsAreRefused)
-{
-    make_both();
-    Db db(path());
-    MUST(db, "ATTACH 'file:" + second() + "?vfs=unix' AS other");
-    (void)logged();
-    MUST(db, CHANGE_BOTH);
-    EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-    EXPECT_TRUE(logged("journal"));
-    roll_back(db);
-    EXPECT_EQ(both(db), "6 6");
+    for (const char *name : {"main", "other"})
+        EXPECT_EQ(db.text(std::string("PRAGMA ") + name + ".integrity_check"), "ok");
     db.close();
     EXPECT_EQ(stock_sum(path()), "6");
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
-TEST_F(SqliteSeveral, WithTheMainDatabaseOfAnotherVfsAreRefused)
+/* The process ends before, or after, each call that changes a file. */
+class SqliteSeveralSteps : public SqliteSeveral, public testing::WithParamInterface<const char *>
 {
-    make_both();
-    Db db = Db::stock(path());
-    MUST(db, "ATTACH '" + uri(second()) + "' AS other");
-    for (const char *spill : {"", "PRAGMA other.cache_size=1; PRAGMA other.cache_spill=1; "}) {
-        (void)logged();
-        MUST(db, spill + std::string(CHANGE_BOTH));
-        MUST(db, fill("other.t", 100, 200));
-        EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-        EXPECT_TRUE(logged("another VFS"));
-        roll_back(db);
-        EXPECT_EQ(both(db), "6 6");
+  protected:
+    static int step, last;
+    static bool after;
+
+    template <typename Call> static auto counted(const Call &call)
+    {
+        const bool ends = ++step == last;
+        if (ends && !after)
+            _exit(support::CUT);
+        const auto r = call();
+        if (ends)
+            _exit(support::CUT);
+        return r;
     }
-    MUST(db, "INSERT INTO other.t VALUES(50, 50)");
-    EXPECT_EQ(both(db), "6 56");
-    db.close();
-    EXPECT_EQ(stock_sum(path()), "6");
-    EXPECT_EQ(stock_sum(second()), "56");
-}
+    /* A database's own calls count, too: some of them change no file by SQLite's own VFS. */
+    static void count_calls(const Db &db, const char *name)
+    {
+        sqlite3_file *file = nullptr;
+        (void)sqlite3_file_control(db.handle, name, SQLITE_FCNTL_FILE_POINTER, &file);
+        auto *methods = const_cast<sqlite3_io_methods *>(file->pMethods);
+        static const sqlite3_io_methods ours = *methods;
+        methods->xWrite = [](sqlite3_file *f, const void *from, int n, sqlite3_int64 at) {
+            return counted([&] { return ours.xWrite(f, from, n, at); });
+        };
+        methods->xSync = [](sqlite3_file *f, int flags) {
+            return counted([&] { return ours.xSync(f, flags); });
+        };
+        methods->xFileControl = [](sqlite3_file *f, int what, void *arg) {
+            return what == SQLITE_FCNTL_SYNC
+                       ? counted([&] { return ours.xFileControl(f, what, arg); })
+                       : ours.xFileControl(f, what, arg);
+        };
+    }
+    static void count_calls()
+    {
+        sqlite3_vfs *vfs = sqlite3_vfs_find("unix");
+        const auto set = [&](const char *name, auto *call) {
+            (void)vfs->xSetSystemCall(vfs, name, reinterpret_cast<sqlite3_syscall_ptr>(call));
+        };
+        set(
+            "pwrite64", +[](int fd, const void *from, size_t n, off_t at) {
+                return counted([&] { return pwrite(fd, from, n, at); });
+            });
+        set(
+            "pwrite", +[](int fd, const void *from, size_t n, off_t at) {
+                return counted([&] { return pwrite(fd, from, n, at); });
+            });
+        set(
+            "unlink", +[](const char *name) { return counted([&] { return unlink(name); }); });
+        set(
+            "ftruncate",
+            +[](int fd, off_t size) { return counted([&] { return ftruncate(fd, size); }); });
+    }
+};
 
-TEST_F(SqliteSeveral, WithAMainDatabaseInWalModeItsParameterCounts)
-{
-    make_both();
-    make("c.db");
-    for (const char *of_main : {"journal=memory", "journal=file"})
-        for (const char *of_others : {"journal=memory", "journal=file"}) {
-            Db db(path(), of_main);
-            MUST(db, "PRAGMA journal_mode=WAL; ATTACH '" + uri(second(), of_others) +
-                         "' AS other;"
-                         "ATTACH '" +
-                         uri(path("c.db"), of_others) + "' AS third");
-            MUST(db, std::string(CHANGE_BOTH) + "; INSERT INTO third.t VALUES(30, 'x')");
-            const bool alike = !strcmp(of_main, of_others);
-            EXPECT_EQ(db.run("COMMIT"), alike ? SQLITE_OK : SQLITE_IOERR) << of_main << of_others;
-            roll_back(db);
-            EXPECT_EQ(db.number("SELECT sum(a) FROM other.t"), alike ? 26 : 6);
-            EXPECT_EQ(db.number("SELECT sum(a) FROM third.t"), alike ? 36 : 6);
-            for (const char *name : {"main", "other", "third"})
-                MUST(db, std::string("DELETE FROM ") + name + ".t WHERE a>3");
-        }
-}
+int SqliteSeveralSteps::step, SqliteSeveralSteps::last;
+bool SqliteSeveralSteps::after;
 
-/* A member that keeps its lock is one still in a child, which closes it. */
-TEST_F(SqliteSeveral, AForkedChildClosesAfterAFailedCommit)
-{
-    make_both();
-    chmod(path().c_str(), 0666);
-    chmod(second().c_str(), 0600);
-    Db db = open_both();
-    hide_handle(db);
-    MUST(db, "PRAGMA locking_mode=EXCLUSIVE");
-    MUST(db, CHANGE_BOTH);
-    EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-    roll_back(db);
-    EXPECT_EQ(support::in_child([&] {
-                  (void)db.close();
-                  return 0;
-              }),
-              0);
-    EXPECT_EQ(both(db), "6 6");
-}
+INSTANTIATE_TEST_SUITE_P(Synchronous, SqliteSeveralSteps, testing::Values("NORMAL", "FULL"),
+                         [](const auto &parameter) { return std::string(parameter.param); });
 
-/* It keeps its lock, so that SQLite would go on with the pages in its cache. */
-TEST_F(SqliteSeveral, ARefusedDatabaseIsRolledBackInExclusiveModeToo)
+/* What the killed process was about to do. */
+struct Change {
+    bool spills; /* more than the cache holds */
+    bool first;  /* the files are plain before */
+    bool wal;    /* a third one is in WAL mode, which SQLite commits apart from the others */
+};
+
+TEST_P(SqliteSeveralSteps, AKillLeavesAllOrNone)
 {
-    make_both();
-    for (const bool stock : {true, false}) {
-        Db db = stock ? Db::stock(path()) : Db(path(), "journal=file");
-        MUST(db, "ATTACH '" + uri(second()) + "' AS other; PRAGMA other.locking_mode=EXCLUSIVE");
-        for (int turn = 0; turn < 2; turn++) {
-            MUST(db, CHANGE_BOTH);
-            EXPECT_EQ(db.run("COMMIT"), SQLITE_IOERR) << db.error();
-            roll_back(db);
-            EXPECT_EQ(both(db), "6 6") << stock;
-            MUST(db, "INSERT INTO other.t VALUES(50, 50)");
-            EXPECT_EQ(both(db), "6 56") << stock;
-            MUST(db, "DELETE FROM other.t WHERE a=50; INSERT INTO main.t VALUES(50, 50);"
-                     "DELETE FROM main.t WHERE a=50");
-        }
-        MUST(db, "INSERT INTO other.t VALUES(50, 50)");
-        db.close();
-        EXPECT_EQ(stock_sum(path()), "6");
-        EXPECT_EQ(stock_sum(second()), "56");
-        MUST(Db::stock(second()), "DELETE FROM t WHERE a=50");
+    const std::string mode = GetParam(), alone = "CREATE TABLE main.u AS SELECT 7 AS a;"
+                                                 "PRAGMA other.user_version=1;";
+    for (int which = 0; which < (mode == "FULL" ? 6 : 2); which++) {
+        const Change change = {which >= 4, which % 2 == 1, which / 2 % 2 == 1};
+        bool ended = false;
+        for (last = 1; !ended; last += change.spills ? 5 : 1)
+            for (const bool later : {false, true}) {
+                const bool stock = later ? last % 2 == 0
+                                         : last % 2 == 1 || !change.first; /* who opens them next */
+                after = later;
+                SCOPED_TRACE("change " + std::to_string(which) + ", step " + std::to_string(last) +
+                             (later ? " after" : "") + (stock ? " stock" : ""));
+                ASSERT_EQ(system(("rm -rf " + path("*") + " " + path(".ato")).c_str()), 0);
+                make_both();
+                make("c.db", change.wal ? "PRAGMA journal_mode=WAL" : "");
+                if (!change.first && later) { /* a process lives on that shares them in memory */
+                    ASSERT_EQ(other.open(path()), SQLITE_OK);
+                    ASSERT_EQ(other.run("ATTACH '" + uri(second()) + "' AS other;" + alone),
+                              SQLITE_OK);
+                }
+                const int status = support::in_child([&] {
+                    start();
+                    const Db db = open_both();
+                    (void)db.run("ATTACH '" + uri(path("c.db")) + "' AS third;" +
+                                 (change.first || later ? "" : alone) + "PRAGMA main.synchronous=" +
+                                 mode + "; PRAGMA other.synchronous=" + mode +
+                                 (change.spills ? "; PRAGMA main.cache_size=2" : ""));
+                    step = -1000000;
+                    count_calls();
+                    for (const char *name : {"main", "other", "third"})
+                        count_calls(db, name);
+                    (void)db.run(std::string(CHANGE_BOTH) +
+                                 "; INSERT INTO third.t VALUES(30, 'x')" +
+                                 (change.spills ? ";" + fill("main.t", 100, 300) : ""));
+                    step = 0;
+                    (void)db.run("COMMIT");
+                    _exit(0);
+                    return 0;
+                });
+                ended = status == 0;
+                ASSERT_TRUE(ended || status == support::CUT);
+                if (!change.first && later) {
+                    const std::string sums = other.text(SUMS);
+                    EXPECT_TRUE(sums == "6 6" || sums == (change.spills ? "40216 26" : "16 26"))
+                        << sums;
+                    EXPECT_EQ(other.close(), SQLITE_OK);
+                }
+                if (stock) { /* it refuses what has a mask */
+                    const Db db = Db::stock(path());
+                    (void)db.run("ATTACH '" + second() +
+                                 "' AS other; SELECT * FROM main.t;"
+                                 "SELECT * FROM other.t");
+                }
+                const Db db = open_both();
+                MUST(db, "ATTACH '" + uri(path("c.db")) + "' AS third");
+                const int64_t rows = db.number("SELECT count(*) FROM main.t WHERE a>3");
+                EXPECT_TRUE(rows == 0 || rows == (change.spills ? 202 : 1)) << rows;
+                EXPECT_EQ(db.number("SELECT count(*) FROM other.t WHERE a>3"), rows > 0);
+                if (!change.wal) {
+                    EXPECT_EQ(db.number("SELECT count(*) FROM third.t WHERE a>3"), rows > 0);
+                }
+                for (const char *name : {"main", "other", "third"})
+                    EXPECT_EQ(db.text(std::string("PRAGMA ") + name + ".integrity_check"), "ok");
+                EXPECT_TRUE(change.first || db.number("SELECT a FROM main.u") == 7);
+                MUST(db, "BEGIN; DELETE FROM main.t WHERE a>3; DELETE FROM other.t WHERE a>3;"
+                         "DELETE FROM third.t; COMMIT");
+                EXPECT_EQ(both(db), "6 6");
+                if (HasFailure())
+                    return;
+            }
     }
 }
 

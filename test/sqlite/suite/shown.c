@@ -25,7 +25,7 @@
 typedef int sync_call(sqlite3_file *file, int flags);
 
 struct shown *shown_all;
-pthread_mutex_t shown_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t shown_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* SQLite's counter of open files; it is only in its test programs. */
 extern int sqlite3_open_file_count __attribute__((weak));
@@ -231,7 +231,6 @@ static void show(sqlite3_file *file, const char *name, bool is_database)
     pthread_mutex_unlock(&shown_lock);
 }
 
-/* A super-journal that SQLite only reads keeps the content that it had. */
 static void show_journal(sqlite3_file *file, const char *name, int flags)
 {
     if (file->pMethods == &memory_file_methods && flags & SQLITE_OPEN_CREATE)
@@ -247,19 +246,6 @@ int __wrap_rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_f
                                  int flags, int *out_flags)
 {
     const int r = __real_rollback_journal_open(below, name, file, flags, out_flags);
-    show_journal(file, name, flags);
-    return r;
-}
-
-int __real_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
-                      int *out_flags);
-int __wrap_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
-                      int *out_flags);
-
-int __wrap_super_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
-                      int *out_flags)
-{
-    const int r = __real_super_open(below, name, file, flags, out_flags);
     show_journal(file, name, flags);
     return r;
 }
@@ -286,15 +272,6 @@ static void forget_journal(const char *name)
     pthread_mutex_lock(&shown_lock);
     shown_forget(name);
     pthread_mutex_unlock(&shown_lock);
-}
-
-int __real_super_delete(const char *name);
-int __wrap_super_delete(const char *name);
-
-int __wrap_super_delete(const char *name)
-{
-    forget_journal(name);
-    return __real_super_delete(name);
 }
 
 int __real_rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync);
