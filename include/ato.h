@@ -97,25 +97,21 @@ enum ato_format {
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
  * nothing else, and the file can be mapped only once in the process (EBUSY). */
 #define ATO_BORROW_FD 0x40u
-/* A thread of the library keeps the reflection below three quarters of max_reflection_bytes, so that writes seldom have
- * to. The process has one for all such mappings, until the last one is unmapped. It blocks all signals, and looks once a
- * second if it has nothing to do. A file that is mapped with a read-only descriptor only does not get one. */
-#define ATO_BACKGROUND 0x80u
 /* Uses a file, or a reflection folder, on a network file system or FUSE too, where libato is not safe by itself: only if no
  * other machine uses the file, and mappings and locks of the file system are coherent on this one. So does the
  * variable ATO_ANY_FILE_SYSTEM=1. */
-#define ATO_ANY_FILE_SYSTEM 0x100u
+#define ATO_ANY_FILE_SYSTEM 0x80u
 /* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
  * dies of it. Where a mapping without this flag has installed it, it stays. */
-#define ATO_NO_FAULT_HANDLER 0x200u
+#define ATO_NO_FAULT_HANDLER 0x100u
 /* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
  * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
  * plain, or this process has it mapped without this flag. */
-#define ATO_PLAIN 0x400u
+#define ATO_PLAIN 0x200u
 /* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
  * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
  * overwrote the file: ESTALE. */
-#define ATO_MASK_FIRST 0x800u
+#define ATO_MASK_FIRST 0x400u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -145,7 +141,7 @@ struct ato_options {
                            space; 0: the file's size, at least 1 GiB */
     /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
      * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.
-     * ATO_BACKGROUND has a thread do that earlier. Not a limit for what must be kept: pages in use, and bitmaps. A new
+     * Not a limit for what must be kept: pages in use, and bitmaps. A new
      * reflection is sparse then. EOPNOTSUPP: the file has a dense one in a page cache. */
     uint64_t max_reflection_bytes;
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
@@ -238,8 +234,7 @@ struct ato_status {
  * Errors, besides mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder or a file in it is not trusted
  *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, or to
- *             drop a copied attribute; or 1024 processes have it mapped; or the thread of ATO_BACKGROUND cannot be
- *             started
+ *             drop a copied attribute; or 1024 processes have it mapped
  *   EBUSY     another process has the file mapped, with another /dev/shm, or (with ATO_PREFER_FILE) under a name from which
  *             its reflection is not found; or this process has an image of
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has

@@ -4,7 +4,6 @@
  */
 #include "lib/api/files.h"
 #include "lib/api/options.h"
-#include "lib/commit/background.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -95,12 +94,6 @@ static struct mapping *new_mapping(const struct file_wish *w)
     return m;
 }
 
-/* Returns true if the background thread keeps the mapping's file within its budget. */
-static bool is_served(const struct mapping *m)
-{
-    return (m->flags & ATO_BACKGROUND) && !m->file->reader;
-}
-
 /* ---- mapping ---- */
 
 static void *map_file(int fd, const struct file_wish *w)
@@ -112,7 +105,7 @@ static void *map_file(int fd, const struct file_wish *w)
     mutex_lock(MUTEX_FILES);
     if (!(m->flags & ATO_NO_FAULT_HANDLER))
         fault_install();
-    m->file = !(m->flags & ATO_BACKGROUND) || background_start() == 0 ? files_open(fd, w) : NULL;
+    m->file = files_open(fd, w);
     if (m->file) {
         /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
          * max_size, grows with the file. */
@@ -123,8 +116,6 @@ static void *map_file(int fd, const struct file_wish *w)
         if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
-            if (is_served(m))
-                background_serve(m->file);
         } else {
             hide_counters(m);
             files_undo(m->file);
@@ -132,7 +123,6 @@ static void *map_file(int fd, const struct file_wish *w)
     }
     if (base == MAP_FAILED)
         release_mapping(m);
-    background_rest();
     mutex_unlock(MUTEX_FILES);
     return base;
 }
@@ -264,20 +254,14 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
         CALLS_NONE(m);
         if (m->file->mappings > 1)
             hide_counters(m);
-        const bool served = is_served(m);
-        if (served)
-            background_leave(m->file);
         r = files_leave(m->file, &o, &kept);
         KEEP_ERRNO();
-        if (served && kept)
-            background_serve(m->file);
         if (!kept) {
             table_put(m->base, m->reserved, NULL);
             window_give_back(m->base, m->reserved);
             release_mapping(m);
         }
     }
-    background_rest();
     mutex_unlock(MUTEX_FILES);
     return r;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the library does at fork() and exit(). */
 #include "lib/api/files.h"
-#include "lib/commit/background.h"
 #include "lib/commit/journals.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -48,7 +47,6 @@ static void in_child(void)
     handle_forget_all();
     locks_forget();
     journals_forget_all();
-    background_forget();
     fault_forget_all();
     window_forget_all();
     files_forget();

@@ -210,24 +210,15 @@ static uint64_t taken(const struct file *f)
                : 0;
 }
 
-/* Returns the bytes that the reflection may take. Where space waits, the background thread can only keep it below three quarters of the
- * budget if no more than that is taken. */
+/* Returns the bytes that the reflection may take. Other threads map and unmap the file. */
 static uint64_t budget_of(const struct file *f)
 {
-    /* Other threads map and unmap the file. */
-    const uint64_t budget = __atomic_load_n(&f->budget, __ATOMIC_RELAXED);
-    const bool served = __atomic_load_n(&f->served, __ATOMIC_RELAXED);
-    return served && space_waits(f) ? budget / 4 * 3 : budget;
+    return __atomic_load_n(&f->budget, __ATOMIC_RELAXED);
 }
 
 static bool is_over(const struct file *f, uint64_t more)
 {
     return taken(f) + more * PAGE_BYTES > budget_of(f);
-}
-
-bool reclaim_is_due(const struct file *f, uint64_t more)
-{
-    return taken(f) + more * PAGE_BYTES > budget_of(f) / 4 * 3;
 }
 
 /* Returns true if the page has a place in a sparse reflection, and no space there. */
@@ -341,19 +332,19 @@ static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
 }
 
 /* Returns how many of n pages that were brought home give their space back, and do not only give their places to others. */
-static uint64_t excess(const struct file *f, uint64_t n, bool for_writer)
+static uint64_t excess(const struct file *f, uint64_t n)
 {
     if (space_waits(f))
         return 0;
-    if (!f->sparse || !for_writer)
+    if (!f->sparse)
         return n;
     const uint64_t is = taken(f), most = budget_of(f);
     return is > most ? lesser(n, layout_pages(is - most)) : 0;
 }
 
-/* Brings a batch home, and gives its space back, or to a writer. *looks: pages that were looked at so far. Returns false if there is
+/* Brings a batch home, and gives its space back, or to the writer. *looks: pages that were looked at so far. Returns false if there is
  * nothing to bring home, or that failed. */
-static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
+static bool bring_home(struct file *f, unsigned *looks)
 {
     struct mapping *whole HEAP = calloc(1, sizeof(*whole)); /* only its counters are used */
     struct page_set h;
@@ -371,7 +362,7 @@ static bool bring_home(struct file *f, unsigned *looks, bool for_writer)
     page_set_release(&h);
     if (r < 0)
         return false;
-    give_back_pages(f, pages, excess(f, n, for_writer));
+    give_back_pages(f, pages, excess(f, n));
     /* Other pages get the places; those that have kept their space, without a call to the kernel. */
     for (uint64_t i = 0; f->sparse && i < n; i++)
         place_spare(f, pages[i]);
@@ -383,16 +374,6 @@ void reclaim_for(struct file *f, uint64_t more)
     KEEP_ERRNO();
     unsigned looks = 0;
     while (looks < LOOKS && !(f->sparse && place_has_spares(f, more)) && is_over(f, more) &&
-           bring_home(f, &looks, true))
+           bring_home(f, &looks))
         ;
-}
-
-bool reclaim_step(struct file *f)
-{
-    unsigned looks = 0;
-    const uint64_t before = taken(f);
-    if (space_waits(f) && place_has_spares(f, 1)) /* no more can be done for writers */
-        return false;
-    return reclaim_is_due(f, 0) && !file_is_poisoned(f) && bring_home(f, &looks, false) &&
-           taken(f) < before;
 }

@@ -32,11 +32,4 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
  */
 void reclaim_for(struct file *f, uint64_t more);
 
-/* Returns true if the reflection would take more than three quarters of what it may with `more` RefPages. */
-bool reclaim_is_due(const struct file *f, uint64_t more);
-
-/* For the background thread: the same in one batch, if reclaim_is_due(). Returns true if the reflection takes less after that; if
- * not, somebody holds pages, or the file system fails, and it pays to wait. */
-bool reclaim_step(struct file *f);
-
 #endif

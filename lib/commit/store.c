@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/store.h"
 
-#include "lib/commit/background.h"
 #include "lib/commit/reclaim.h"
 
 #include <string.h>
@@ -76,12 +75,6 @@ uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint6
     return t.pending;
 }
 
-static void keep_budget(struct file *f, uint64_t more)
-{
-    reclaim_for(f, more);
-    background_wake(f, more);
-}
-
 static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
 {
     uint64_t lacking = 0;
@@ -91,7 +84,7 @@ static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
         (void)begin;
     }
     if (lacking)
-        keep_budget(f, lacking);
+        reclaim_for(f, lacking);
 }
 
 /* Pages that get space between two looks at the budget: as many places as a sparse reflection notes for others. */
@@ -111,6 +104,6 @@ int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n, bool e
 int store_make_page(struct file *f, uint64_t page, uint8_t need)
 {
     if (f->budget && (need & PAGE_R_ALLOCATED))
-        keep_budget(f, 1);
+        reclaim_for(f, 1);
     return space_make(f, page, need);
 }

@@ -66,10 +66,7 @@ struct file {
     uint64_t empty_to;
     uint64_t budget;              /* bytes that its reflection may take (reclaim.h); 0: no limit */
     uint32_t spares[FILE_SPARES]; /* places that their pages may do without (place.c); 0: none */
-    /* Mappings that ask for the background thread (background.c), and the next file that it serves. */
-    unsigned served;
-    struct file *next_served;
-    uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
+    uint8_t clock;                /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (journals.h). */
     char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
     struct journal lanes; /* in `area` */

@@ -7,12 +7,11 @@
 #include <pthread.h>
 
 enum mutex {
-    MUTEX_FILES,      /* the list of files, and each change to the mappings of the process */
-    MUTEX_BACKGROUND, /* the files of the background thread, and each batch that it does */
-    MUTEX_LOOKING,    /* while a reader may open a manifest (reader.c) */
-    MUTEX_JOURNALS,   /* journals, and the wait for lanes */
-    MUTEX_GUARD,      /* the manifest record of a file */
-    MUTEX_HANDLES,    /* the table of transactions */
+    MUTEX_FILES,    /* the list of files, and each change to the mappings of the process */
+    MUTEX_LOOKING,  /* while a reader may open a manifest (reader.c) */
+    MUTEX_JOURNALS, /* journals, and the wait for lanes */
+    MUTEX_GUARD,    /* the manifest record of a file */
+    MUTEX_HANDLES,  /* the table of transactions */
     MUTEXES,
 };
 

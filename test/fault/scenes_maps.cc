@@ -266,16 +266,6 @@ static bool name_folder_from_here(World &w)
     return chdir(w.dir.path().c_str()) == 0;
 }
 
-// It finds nothing to do, so that it makes few calls of its own.
-static bool ask_for_a_thread(World &w)
-{
-    if (w.takes_budget()) {
-        w.options.flags |= ATO_BACKGROUND;
-        w.options.max_reflection_bytes = 1ull << 40;
-    }
-    return true;
-}
-
 static bool is_written_again(World &w)
 {
     return w.write(300, w.news(300, 100, 33));
@@ -301,7 +291,6 @@ std::vector<Scene> scenes_of_maps()
         {"MapOfWhatOthersWrote", MAPS, BYTES, TWO, written_by_others, {}, map, {}},
         {"MapOfAFileWithALostReflection", MAPS, BYTES, TWO, lost_reflection, {}, map, {}},
         {"MapInAStrongerDomain", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, killed_in_memory, {}, map, {}},
-        {"MapWithABackgroundThread", MAPS, BYTES, TWO, {}, ask_for_a_thread, map, {}, true},
         {"MapOnceMore", MAPS, BYTES, TWO, {}, map_once_more, map, {}},
     };
 }

@@ -90,8 +90,6 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
         (name == "statx" || name == "fallocate64" || name == "pread64" || name == "malloc" ||
          name == "calloc"))
         return 8;
-    if (scene == "MapWithABackgroundThread" && name == "statx") // and by the thread later again
-        return 10;
     // A failed recovery is tried again, as long as one is due.
     if (scene == "MapAfterAKillInACommit")
         return 6;

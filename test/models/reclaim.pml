@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a RefPage given back only if nothing needs it? A reclaimer, which deploys the page, as a writer that is over the budget or the
- * background thread does, and gives its RefPage back (deploy.c, reclaim.c, space.c), against a writer (write.c, store.c, commit.c),
+ * Is a RefPage given back only if nothing needs it? A reclaimer, which deploys the page, as a writer that is over the budget does,
+ * and gives its RefPage back (deploy.c, reclaim.c, space.c), against a writer (write.c, store.c, commit.c),
  * a reader without a lock (read.c), first touch (load.c) and takeover (takeover.c).
  *
  * One page with two slices. At birth slice 0 is valid in R; or the last process died when it had deployed it and its word was
