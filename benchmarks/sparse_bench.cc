@@ -7,9 +7,6 @@
  *   map     mapping that file after 100,000 such writes
  *   write   a write, read   a read by gather, of pages that were written before, in a file of --file_mib: the median of the
  *           ratios sparse to dense of 200 rounds; both formats in turns, at the same random offsets
- *   budget  the throughput of writes with a reflection that may take a hundredth of the file, relative to those without a budget,
- *           once all of that reflection has space: to random pages, and to pages that fit. With --budget_mib only that, of
- *           sparse files in pmem, which take three times as much memory
  *
  * All in domain pmem, which is to be forced on tmpfs (PMEM_IS_PMEM_FORCE=1), or in process.
  */
@@ -45,14 +42,13 @@ double cpu_ns()
 class File
 {
   public:
-    File(size_t bytes, int format, int domain, uint64_t budget = 0)
+    File(size_t bytes, int format, int domain)
         : path_("/dev/shm/ato-sparse-bench-XXXXXX"), bytes_(bytes)
     {
         options_.struct_size = sizeof(options_);
         options_.read_policy = ATO_READ_GATHER;
         options_.format = format;
         options_.domain = domain;
-        options_.max_reflection_bytes = budget;
         fd_ = mkstemp(path_.data());
         if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes)) < 0)
             err(2, "%s", path_.c_str());
@@ -233,45 +229,23 @@ void ratios(int domain, size_t file_bytes)
                    median_ratio(dense, sparse, pages, n, reads));
 }
 
-void budget(int domain, size_t file_bytes, int format)
-{
-    const size_t pages = file_bytes / PAGE;
-    File free(file_bytes, format, domain), small(file_bytes, format, domain, file_bytes / 100);
-    fill(free, pages);
-    fill(small, pages);
-    for (size_t n : {SLICE, PAGE})
-        for (size_t of : {pages, pages / 200})
-            printf("budget, %s, writes of %zu bytes to %s: %.2f\n", format ? "sparse" : "dense", n,
-                   of == pages ? "all pages" : "pages that fit",
-                   1 / median_ratio(free, small, of, n, false));
-}
-
 } // namespace
 
 int main(int argc, char **argv)
 {
-    size_t mib = 256, budget_mib = 0;
+    size_t mib = 256;
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--file_mib=", 11) == 0)
             mib = strtoul(argv[i] + 11, nullptr, 10);
-        else if (strncmp(argv[i], "--budget_mib=", 13) == 0)
-            budget_mib = strtoul(argv[i] + 13, nullptr, 10);
         else if (strncmp(argv[i], "--benchmark", 11) != 0)
-            errx(64, "usage: sparse_bench [--file_mib=N | --budget_mib=N]");
+            errx(64, "usage: sparse_bench [--file_mib=N]");
     if (!mib)
         errx(64, "--file_mib is a number");
-    if (budget_mib) {
-        budget(ATO_DOMAIN_PMEM, budget_mib << 20, ATO_FORMAT_SPARSE);
-        return 0;
-    }
-    setenv("ATO_FORMAT", "dense", 1); // otherwise a budget makes a reflection sparse
     far_apart(ATO_DOMAIN_PMEM);
     map_of_many(ATO_DOMAIN_PMEM);
     for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         printf("domain %s:\n", domain == ATO_DOMAIN_PMEM ? "pmem" : "process");
         ratios(domain, mib << 20);
-        for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE})
-            budget(domain, mib << 20, format);
     }
     return 0;
 }

@@ -74,8 +74,7 @@ enum ato_domain {
 };
 
 enum ato_format {
-    /* One RefPage for each page of the file; space only where written, or near it. With max_reflection_bytes
-     * sparse. */
+    /* One RefPage for each page of the file; space only where written, or near it. */
     ATO_FORMAT_DENSE = 0,
     ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 2    /* sparse if a dense one might fill the disk (ato_mmap(3)) */
@@ -134,16 +133,10 @@ struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
-    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set, else
-                   sparse with max_reflection_bytes */
+    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
     unsigned flags;  /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
     size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
-    /* Space that the reflection may take: past it, a write first brings the pages home that were written longest ago
-     * (nearly), as ato_deploy() and ato_reclaim() do. Of several mappings in the process the smallest holds. 0: no limit.
-     * Not a limit for what must be kept: pages in use, and bitmaps. A new
-     * reflection is sparse then. EOPNOTSUPP: the file has a dense one in a page cache. */
-    uint64_t max_reflection_bytes;
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
     /* A guard for a file that has none and that no other process has mapped, as by ato_set_guard(); without the

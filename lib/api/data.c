@@ -282,8 +282,7 @@ int ato_reclaim(void *addr, size_t n)
     if (find_own(&s, addr, n, "given back") < 0)
         return -1;
     CALL_ON(call, s.m);
-    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES,
-                         UINT64_MAX);
+    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
 off_t ato_snapshot(const void *addr,

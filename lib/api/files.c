@@ -3,7 +3,6 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/commit/journals.h"
-#include "lib/commit/reclaim.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -219,21 +218,6 @@ static void abandon(struct file *f)
     destroy(f, last);
 }
 
-/* A dense reflection cannot keep to a budget where a page gives its space back only while nobody writes near it: many writers would
- * leave no such moment. */
-static int check_budget(const struct file *f, const struct file_wish *wish)
-{
-    if (f->reader || f->sparse || !wish->options->max_reflection_bytes || !space_is_joint(f))
-        return 0;
-    const bool none_yet = f->pairing.newborn && !f->mappings;
-    return report_error(EOPNOTSUPP,
-                        "%s %s a dense reflection in a page cache, which cannot keep within "
-                        "max_reflection_bytes: %s",
-                        f->pairing.path, none_yet ? "would get" : "has",
-                        none_yet ? "the variable ATO_FORMAT asks for it"
-                                 : "'ato convert --to sparse' makes it a sparse one");
-}
-
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */
 static int make_writer(struct file *f, int fd, const struct identity *identity,
                        const struct file_wish *wish)
@@ -261,8 +245,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
-    if (check_budget(f, wish) < 0 || check_not_mapped_twice(f) < 0 ||
-        views_map(f, &f->shared, f->pairing.size) < 0 ||
+    if (check_not_mapped_twice(f) < 0 || views_map(f, &f->shared, f->pairing.size) < 0 ||
         (!f->pairing.joined && attach_first(f, wish->options) < 0) || file_check(f) < 0 ||
         pairing_unlock_attach(&f->pairing) < 0)
         return -1;
@@ -304,8 +287,7 @@ static int fits(const struct file *f, const struct file_wish *wish)
                             "this process has %s mapped already, and with ATO_BORROW_FD a file can "
                             "be mapped only once",
                             f->pairing.path);
-    if (domain_check(f->persist.domain, o->domain, f->pairing.path) < 0 ||
-        check_budget(f, wish) < 0)
+    if (domain_check(f->persist.domain, o->domain, f->pairing.path) < 0)
         return -1;
     if (o->max_size > f->limit || wish->end > f->max_size)
         return report_error(
@@ -341,12 +323,6 @@ struct file *files_open(int fd, const struct file_wish *wish)
         return NULL;
     if (f)
         count_mappings(f, 1);
-    /* Of several, the smallest. */
-    const uint64_t budget = wish->options->max_reflection_bytes;
-    if (f && !f->reader && budget && (!f->budget || budget < f->budget)) {
-        __atomic_store_n(&f->budget, budget, __ATOMIC_RELAXED);
-        __atomic_store_n(&f->shared.slots[f->pairing.slot].budget, budget, __ATOMIC_RELAXED);
-    }
     return f;
 }
 
@@ -404,9 +380,6 @@ static int check_unchanged(struct file *f, struct leaving *l)
     return report_again(&why);
 }
 
-/* How long a fast unmap gives space back, of a file with a budget. */
-enum { RECLAIM_NS = 1000 * 1000 };
-
 /* Does what has to be done before the last process detaches, or a part of it. With the attach lock. `freed`: the pages that dead
  * processes held. Returns 0: all is done; 1: call again, after other processes could take the lock; -1 with errno. */
 static int make_ready(struct file *f, struct leaving *l, bool freed)
@@ -428,10 +401,8 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         return -1;
     f->shared.header->settled = true;
     if (!l->plain) {
-        if (f->shared.header->gives_back || (f->budget && space_waits(f)))
+        if (f->shared.header->gives_back)
             (void)plain_give_back(f);
-        else if (f->budget) /* what is not given back in this time is kept */
-            (void)reclaim_range(f, 0, UINT64_MAX / PAGE_BYTES - 1, clock_ns() + RECLAIM_NS);
         return 0;
     }
     /* Other processes may have written to chunks that were deployed. */

@@ -55,15 +55,12 @@ static int policy_from_environment(void)
                             ATO_READ_LAZY);
 }
 
-/* A budget is for sparse reflections: there another page uses what one does not need, without a call to the kernel, and in a page
- * cache at all. */
-static int choose_format(int format, bool budget)
+static int choose_format(int format)
 {
     static const char *const names[] = {"dense", "sparse", "auto"};
-    if (format == ATO_FORMAT_DENSE)
-        format = from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto",
-                                  budget ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
-    return budget && format == ATO_FORMAT_AUTO ? ATO_FORMAT_SPARSE : format;
+    return format == ATO_FORMAT_DENSE
+               ? from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto", ATO_FORMAT_DENSE)
+               : format;
 }
 
 /* How long a plain call waits. It is the same for all of the process. */
@@ -116,7 +113,7 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EFBIG, "max_size is more than 256 TiB");
     if (o->read_policy == ATO_READ_LAZY)
         o->read_policy = policy_from_environment();
-    o->format = choose_format(o->format, o->max_reflection_bytes);
+    o->format = choose_format(o->format);
     if (o->read_policy < 0 || o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)

@@ -49,7 +49,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
     r = load_page(f, page, s);
     uint8_t need = r == 0 && !in_place ? store_needs(s, touched, false) : 0;
     if (__builtin_expect(need, 0))
-        r = store_make_page(f, page, need);
+        r = space_make(f, page, need);
     if (r == 0 && in_place) {
         r = write_in_place(m, &at, begin, n, bytes);
     } else if (r == 0) {

@@ -18,10 +18,7 @@
  */
 #include "lib/commit/reclaim.h"
 
-#include "lib/commit/deploy.h"
-#include "lib/file/clock.h"
 #include "lib/file/page.h"
-#include "lib/file/place.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
@@ -31,9 +28,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
@@ -165,7 +160,7 @@ static int next_space(const struct file *f, uint64_t *place, uint64_t *end)
     }
 }
 
-int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
+int reclaim_range(struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
@@ -188,192 +183,8 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last, uint64_t until)
         if (r < 0)
             error = errno;
         place += p->n;
-        if (clock_ns() >= until)
-            break;
     }
     if (error)
         errno = error;
     return r < 0 || error ? -1 : 0;
-}
-
-/* ---- the budget ---- */
-
-/* Pages that are brought home together, and pages that a call looks at. */
-enum { BATCH = PAGE_SET_SMALL, LOOKS = 8 * BATCH };
-
-/* Returns how many bytes the reflection takes; 0 if that cannot be found out. */
-static uint64_t taken(const struct file *f)
-{
-    struct statx sx;
-    return statx(f->pairing.reflection, "", AT_EMPTY_PATH, STATX_BLOCKS, &sx) == 0
-               ? sx.stx_blocks * 512
-               : 0;
-}
-
-/* Returns the bytes that the reflection may take. Other threads map and unmap the file. */
-static uint64_t budget_of(const struct file *f)
-{
-    return __atomic_load_n(&f->budget, __ATOMIC_RELAXED);
-}
-
-static bool is_over(const struct file *f, uint64_t more)
-{
-    return taken(f) + more * PAGE_BYTES > budget_of(f);
-}
-
-/* Returns true if the page has a place in a sparse reflection, and no space there. */
-static bool is_bare(const struct page_state *s)
-{
-    const uint8_t both = PAGE_R_ALLOCATED | PAGE_R_BARE;
-    return s && (__atomic_load_n(&s->flags, __ATOMIC_RELAXED) & both) == PAGE_R_BARE;
-}
-
-/* Finds out whether the held page's place in a sparse reflection has space, if that is not known because an earlier life left it: from now
- * on it has, or has none. Returns false if it has none. */
-static bool settle_space(struct file *f, uint64_t page, uint64_t place, struct page_state *s)
-{
-    if (!f->sparse || space_waits(f) || (s->flags & PAGE_R_ALLOCATED))
-        return true;
-    return s->bitmap ? space_make(f, page, PAGE_R_ALLOCATED) == 0
-                     : space_give_back(f, place, 1) < 0;
-}
-
-/* Adds the page of a place to the set if nobody holds it, and if it was not written since this was last asked, or with `any`. */
-static void consider(struct file *f, uint64_t place, struct page_set *h, bool any)
-{
-    const uint64_t page = f->sparse ? place_page(f, place) : place;
-    int r = 0;
-    if (page >= layout_pages(file_size(f)))
-        return;
-    /* Others use the place before new ones, so that few have no space. */
-    if (is_bare(shared_peek(&f->shared, page))) {
-        place_spare(f, page);
-        return;
-    }
-    struct page_state *s = try_hold(f, page, &r);
-    if (!s)
-        return;
-    if (look(f, page, s) > 0 && file_place(f, page) == place) {
-        const uint8_t seen = (uint8_t)(s->version >> 1);
-        const struct homes homes = file_homes_of(f, page, s);
-        if ((any || s->seen == seen) && settle_space(f, page, place, s)) {
-            page_set_add(h, f, page, s, &homes);
-            return;
-        }
-        /* Atomic: sleepers read the whole word. */
-        __atomic_store_n(&s->seen, seen, __ATOMIC_RELAXED);
-    }
-    page_release(s);
-}
-
-static uint64_t places_in_use(const struct file *f)
-{
-    const uint64_t next = __atomic_load_n(&f->shared.header->next_place, __ATOMIC_RELAXED);
-    /* Shared memory is not trusted. */
-    return f->sparse ? lesser(lesser(next, LAYOUT_PLACES), file_places(f, 0))
-                     : layout_pages(file_size(f));
-}
-
-/* Moves *place to the next one that may have space, as next_space(). In a sparse reflection nearly all have: only the last ones have
- * none, and those that were given back. */
-static bool next_used(const struct file *f, uint64_t places, uint64_t *place, uint64_t *end)
-{
-    if (!f->sparse)
-        return *place < places && next_space(f, place, end) > 0 && *place < places;
-    *end = places;
-    return *place < places;
-}
-
-/* Moves the hand until it has found a batch. Returns false if there is no more to look at. */
-static bool find_batch(struct file *f, struct page_set *h, unsigned *looks)
-{
-    uint64_t *hand = &f->shared.header->hand;
-    const uint64_t places = places_in_use(f);
-    uint64_t place = __atomic_load_n(hand, __ATOMIC_RELAXED), end = 0;
-    bool again = false;
-    while (h->n < BATCH && *looks < LOOKS) {
-        if (place < end) {
-            consider(f, place++, h, ++*looks > LOOKS / 2);
-            continue;
-        }
-        if (next_used(f, places, &place, &end))
-            continue;
-        place = end = 0;
-        if (again)
-            break;
-        again = true;
-    }
-    __atomic_store_n(hand, place, __ATOMIC_RELAXED);
-    return h->n > 0;
-}
-
-/* Gives back the RefPages of those of n pages, in ascending order but for one step back, whose word is 0. */
-static void give_back_pages(struct file *f, const uint64_t *pages, uint64_t n)
-{
-    const uint64_t each = layout_chunk(file_format(f));
-    struct places *p HEAP = malloc(sizeof(*p));
-    for (uint64_t i = 0, next; p && i < n; i = next) {
-        p->first = file_place(f, pages[i]);
-        uint64_t last = p->first, place;
-        next = i + 1;
-        if (f->sparse && p->first == FILE_NO_PLACE) /* another page has got it meanwhile */
-            continue;
-        memset(p->words, 0xff, sizeof(p->words));
-        for (next = i; next < n && (place = file_place(f, pages[next])) >= last &&
-                       place / each == p->first / each;
-             next++) {
-            last = place;
-            p->words[last - p->first] = 0;
-            p->pages[last - p->first] = pages[next];
-        }
-        p->n = last - p->first + 1;
-        (void)reclaim_places(f, p); /* what is not given back is kept */
-    }
-}
-
-/* Returns how many of n pages that were brought home give their space back, and do not only give their places to others. */
-static uint64_t excess(const struct file *f, uint64_t n)
-{
-    if (space_waits(f))
-        return 0;
-    if (!f->sparse)
-        return n;
-    const uint64_t is = taken(f), most = budget_of(f);
-    return is > most ? lesser(n, layout_pages(is - most)) : 0;
-}
-
-/* Brings a batch home, and gives its space back, or to the writer. *looks: pages that were looked at so far. Returns false if there is
- * nothing to bring home, or that failed. */
-static bool bring_home(struct file *f, unsigned *looks)
-{
-    struct mapping *whole HEAP = calloc(1, sizeof(*whole)); /* only its counters are used */
-    struct page_set h;
-    uint64_t pages[BATCH], n = 0;
-    if (!whole)
-        return false;
-    whole->file = f;
-    whole->threads = f->threads;
-    page_set_init(&h);
-    if (!find_batch(f, &h, looks))
-        return false;
-    for (; n < h.n; n++)
-        pages[n] = h.pages[n].page;
-    const int r = deploy_held(whole, &h, true);
-    page_set_release(&h);
-    if (r < 0)
-        return false;
-    give_back_pages(f, pages, excess(f, n));
-    /* Other pages get the places; those that have kept their space, without a call to the kernel. */
-    for (uint64_t i = 0; f->sparse && i < n; i++)
-        place_spare(f, pages[i]);
-    return true;
-}
-
-void reclaim_for(struct file *f, uint64_t more)
-{
-    KEEP_ERRNO();
-    unsigned looks = 0;
-    while (looks < LOOKS && !(f->sparse && place_has_spares(f, more)) && is_over(f, more) &&
-           bring_home(f, &looks))
-        ;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/store.h"
 
-#include "lib/commit/reclaim.h"
-
 #include <string.h>
 
 struct target {
@@ -73,37 +71,4 @@ uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint6
     if (first <= last)
         store_whole(&t, bitmap_slices(first, last), base);
     return t.pending;
-}
-
-static void keep_budget_for(struct file *f, uint64_t offset, uint64_t n)
-{
-    uint64_t lacking = 0;
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        lacking += !(shared_held(&f->shared, page)->flags & PAGE_R_ALLOCATED);
-        (void)begin;
-    }
-    if (lacking)
-        reclaim_for(f, lacking);
-}
-
-/* Pages that get space between two looks at the budget: as many places as a sparse reflection notes for others. */
-enum { STEP = FILE_SPARES / 2 };
-
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n, bool eager)
-{
-    for (uint64_t end = offset + n, next; offset < end; offset = next) {
-        next = lesser(end, (offset / PAGE_BYTES + STEP) * PAGE_BYTES);
-        keep_budget_for(f, offset, next - offset);
-        if (store_make_all(f, offset, next - offset, eager) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-int store_make_page(struct file *f, uint64_t page, uint8_t need)
-{
-    if (f->budget && (need & PAGE_R_ALLOCATED))
-        reclaim_for(f, 1);
-    return space_make(f, page, need);
 }

@@ -45,12 +45,8 @@ static inline uint8_t store_needs(const struct page_state *s, uint64_t mask, boo
     return lacks & (PAGE_R_ALLOCATED | (eager || mask & s->bitmap ? PAGE_O_ALLOCATED : 0));
 }
 
-/* Allocates the homes in `need` of a held page, within the budget. Returns 0; -1: errors of space_make(). */
-int store_make_page(struct file *f, uint64_t page, uint8_t need);
-
-/* Allocates space for all homes of a write to pages that the caller holds, without a look at the budget. Returns 0; -1: errors of
- * space_make(). */
-static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n, bool eager)
+/* Allocates space for all homes of a write to pages that the caller holds. Returns 0; -1: errors of space_make(). */
+static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n, bool eager)
 {
     struct space_run run = {.file = f};
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
@@ -61,15 +57,6 @@ static inline int store_make_all(struct file *f, uint64_t offset, uint64_t n, bo
             return -1;
     }
     return space_run_end(&run);
-}
-
-/* The same for a file with a budget, in steps; before each it gives other space back. */
-int store_make_within_budget(struct file *f, uint64_t offset, uint64_t n, bool eager);
-
-static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n, bool eager)
-{
-    return __builtin_expect(f->budget != 0, 0) ? store_make_within_budget(f, offset, n, eager)
-                                               : store_make_all(f, offset, n, eager);
 }
 
 /* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked

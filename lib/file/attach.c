@@ -61,7 +61,6 @@ int attach_enter(struct file *f)
     struct shared_slot *s = &f->shared.slots[pr->slot];
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->threads = 0;
-    s->budget = 0;
     s->pid = (uint32_t)getpid();
     s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
     f->holder = shared_holder_of(&f->shared, pr->slot);

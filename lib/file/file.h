@@ -34,8 +34,6 @@
 #define CHUNK_SINGLES    0xff0000u
 #define CHUNK_ONE_SINGLE 0x010000u
 
-enum { FILE_SPARES = 64 };
-
 struct reader;
 
 struct file {
@@ -64,9 +62,7 @@ struct file {
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
-    uint64_t budget;              /* bytes that its reflection may take (reclaim.h); 0: no limit */
-    uint32_t spares[FILE_SPARES]; /* places that their pages may do without (place.c); 0: none */
-    uint8_t clock;                /* grows by 1 with every FILE_TICK bytes that a thread writes */
+    uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (journals.h). */
     char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
     struct journal lanes; /* in `area` */
@@ -248,14 +244,11 @@ static inline struct homes file_homes(const struct file *f, uint64_t page)
     return file_homes_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
 }
 
-/* Where a reader without a reservation copies slices of R from. If the page has just lost its place, the copy will not count
- * (read.c, point 2), and may have any bytes. */
+/* Where a reader copies slices of R from, after it has looked at the bitmap: a page with a bitmap other than 0 has a place. */
 static inline const char *file_r_to_read(const struct file *f, uint64_t page,
                                          const struct page_state *s)
 {
-    const uint64_t place = file_place_of(f, page, s);
-    return f->sparse && place == FILE_NO_PLACE ? file_o(f, page)
-                                               : f->r + layout_refpage(file_format(f), place);
+    return f->r + layout_refpage(file_format(f), file_place_of(f, page, s));
 }
 
 static inline uint64_t lesser(uint64_t a, uint64_t b)

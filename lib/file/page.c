@@ -20,12 +20,12 @@ enum { SLEEP_NS = 10 * 1000 * 1000 };
 
 /* `notes` is byte 2 of word_of_sleepers(). */
 #define NOTE_IN_WORD ((uint32_t)PAGE_SLEEPERS << 16)
-static_assert(offsetof(struct page_state, notes) == offsetof(struct page_state, seen) + 2 &&
-                  offsetof(struct page_state, seen) % 4 == 0,
+static_assert(offsetof(struct page_state, notes) == offsetof(struct page_state, unused) + 2 &&
+                  offsetof(struct page_state, unused) % 4 == 0,
               "the word that sleepers sleep on");
 
 /*
- * The word that sleepers sleep on: seen, written, notes and flags. Not `holder`: it may have the same value again
+ * The word that sleepers sleep on: unused, written, notes and flags. Not `holder`: it may have the same value again
  * when another thread of the process has reserved the page, and the sleeper would miss that its note was removed by
  * the release in between. Other changes of this word by the holder only cut the sleep short.
  */
@@ -33,7 +33,7 @@ typedef uint32_t __attribute__((may_alias)) sleep_word;
 
 static sleep_word *word_of_sleepers(struct page_state *s)
 {
-    return (sleep_word *)&s->seen;
+    return (sleep_word *)&s->unused;
 }
 
 void page_sleep(struct page_state *s, uint64_t ns)

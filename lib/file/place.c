@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/place.h"
 
-#include "lib/file/page.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
@@ -148,9 +147,6 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
                           n < 0 ? "" : ", which was truncated by another program");
         return NULL;
     }
-    /* The index says how it was when it was made: the page had this place, and has lost it (space_forget()). */
-    if (of != page && file_place_of(f, page, s) == FILE_NO_PLACE)
-        return NULL;
     if (of != page) { /* I5 */
         *r = report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
                           (unsigned long long)place, f->pairing.path, (unsigned long long)page);
@@ -160,110 +156,11 @@ uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r
     return &entry_of(f, place)->bitmap;
 }
 
-/* ---- another page for a place ---- */
+/* ---- a page for a place ---- */
 
 uint64_t place_page(const struct file *f, uint64_t place)
 {
     return __atomic_load_n(&entry_of(f, place)->page, __ATOMIC_RELAXED);
-}
-
-/* What file.spares has: place + 1, and whether the place has space; first those that have. */
-#define SPARE(place, has_space) ((uint32_t)((place) + 1) << 1 | (has_space))
-#define SPARE_PLACE(spare)      ((uint64_t)((spare) >> 1) - 1)
-
-bool place_has_spares(const struct file *f, uint64_t n)
-{
-    const uint64_t want = lesser(n, FILE_SPARES / 2);
-    uint64_t have = 0;
-    for (unsigned i = 0; i < FILE_SPARES / 2 && have < want; i++)
-        have += __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED) & 1;
-    return have >= want;
-}
-
-void place_spare(struct file *f, uint64_t page)
-{
-    const struct page_state *s = shared_peek(&f->shared, page);
-    const uint64_t place = file_place_of(f, page, s);
-    if (place == FILE_NO_PLACE)
-        return;
-    const bool has_space = __atomic_load_n(&s->flags, __ATOMIC_RELAXED) & PAGE_R_ALLOCATED;
-    const uint32_t spare = SPARE(place, has_space);
-    const unsigned begin = has_space ? 0 : FILE_SPARES / 2;
-    for (unsigned i = begin; i < begin + FILE_SPARES / 2; i++) {
-        uint32_t is = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED);
-        if (is == spare || (!is && __atomic_compare_exchange_n(&f->spares[i], &is, spare, false,
-                                                               __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
-            break;
-    }
-}
-
-/* Gives the held page the entry of a place whose own page is held too, and has lost the note of it. Returns 0; -1 with EIO. */
-static int hand_over(struct file *f, uint64_t place, uint64_t page, const struct page_state *s)
-{
-    uint64_t *number = &entry_of(f, place)->page;
-    /* explorer: tear word survives: as in place_give(). */
-    persist_store_word(&f->persist, number, page);
-    if (file_flush_word(f, number) < 0)
-        return -1;
-    /* E2: another thread may write to that page at once. (places.pml, MUTANT_NO_HAND_E2)
-     * explorer: drop fence survives: its threads do not get that page, allocate space and commit before place_give() fences.
-     * explorer: delay fence survives: for the same reason. */
-    persist_fence(&f->persist);
-    note(f, s, place);
-    return 0;
-}
-
-static void set_flags(struct page_state *s, uint8_t flags)
-{
-    __atomic_store_n(&s->flags, flags, __ATOMIC_RELEASE);
-}
-
-/* Takes a place from its page, which gets the place of the taker's page, held and with that state, instead. Returns false if the page
- * needs it, or somebody holds it. */
-static bool take(struct file *f, uint64_t place, uint64_t page, struct page_state *taker,
-                 bool *has_space)
-{
-    const uint64_t other = place_page(f, place);
-    struct page_state *s = other < f->shared.capacity ? shared_peek(&f->shared, other) : NULL;
-    const uint64_t own = file_place_of(f, page, taker);
-    if (!s || !page_try_reserve(f, s))
-        return false;
-    /* Otherwise another thread has taken it since. Version 0: it may have a bitmap on the media. */
-    bool may =
-        file_place_of(f, other, s) == place && s->version && !s->bitmap && !file_is_poisoned(f);
-    const bool space = s->flags & PAGE_R_ALLOCATED;
-    if (may) {
-        /* First: after a kill in between, nobody takes it that there is space where there is no place. */
-        set_flags(s, s->flags & (uint8_t) ~(PAGE_R_ALLOCATED | PAGE_R_BARE));
-        note(f, s, FILE_NO_PLACE);
-    }
-    /* First the note goes, then the entry: a takeover believes the notes. */
-    if (may && own != FILE_NO_PLACE) {
-        note(f, taker, FILE_NO_PLACE);
-        may = hand_over(f, own, other, s) == 0;
-        set_flags(s, s->flags | (taker->flags & PAGE_R_BARE));
-    }
-    if (may) {
-        set_flags(taker, taker->flags & (uint8_t)~PAGE_R_BARE);
-        *has_space = space;
-    }
-    page_release(s);
-    return may;
-}
-
-uint64_t place_take_spare(struct file *f, uint64_t page, bool *has_space)
-{
-    struct page_state *s = shared_peek(&f->shared, page);
-    if (!s || s->bitmap) /* it needs its own */
-        return FILE_NO_PLACE;
-    for (unsigned i = 0; i < FILE_SPARES; i++) {
-        const uint32_t spare = __atomic_load_n(&f->spares[i], __ATOMIC_RELAXED)
-                                   ? __atomic_exchange_n(&f->spares[i], 0, __ATOMIC_RELAXED)
-                                   : 0;
-        if (spare && take(f, SPARE_PLACE(spare), page, s, has_space))
-            return SPARE_PLACE(spare);
-    }
-    return FILE_NO_PLACE;
 }
 
 int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places)
@@ -285,10 +182,9 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
         return 0;
     if (file_flush_word(f, last) < 0)
         return -1;
-    /* persist-order E2 (readers: place_build; R1 replay_apply): the page number is durable before anything is stored to the RefPage:
-     * after a power cut the entry's earlier page may have its slices there again, if its last word was visible and not durable; and
-     * before a word, or a lane that names the word, makes slices valid; and before it is noted in memory, where another process
-     * finds it after a kill and commits without a claim of its own. I1. */
+    /* persist-order E2 (readers: place_build; R1 replay_apply): the page number is durable before a word, or a lane that names the
+     * word, makes slices valid; and before it is noted in memory, where another process finds it after a kill and commits without a
+     * claim of its own. I1. */
     persist_fence(&f->persist);
     for (uint64_t i = 0; i < n; i++)
         note(f, shared_peek(&f->shared, page + i), places[i]);

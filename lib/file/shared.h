@@ -49,7 +49,6 @@
 /* page_state.flags */
 #define PAGE_O_ALLOCATED 1u /* stores to O meet space */
 #define PAGE_R_ALLOCATED 2u /* stores to R and to the word meet space */
-#define PAGE_R_BARE      4u /* without that: the page's place in a sparse reflection has no space */
 
 /* page_state.notes: set by other threads than the holder */
 #define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is released */
@@ -58,8 +57,7 @@
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
     uint32_t holder;
-    /* Bits of the version when space was last looked for (reclaim.c); set by the holder. The four bytes from here on are a futex. */
-    uint8_t seen;
+    uint8_t unused;  /* 0. The four bytes from here on are a futex. */
     uint8_t written; /* time of the last write: a guess (store.h); set by the holder */
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
@@ -86,7 +84,6 @@ struct shared_slot {
     uint16_t mappings;      /* for `ato top` */
     uint16_t threads;       /* one more than the highest thread number that was in a commit */
     uint64_t pid_namespace; /* inode of the pid's namespace */
-    uint64_t budget;        /* as in struct file, for `ato info` */
 };
 
 /* The value of page_state.holder for a slot's process. */
@@ -154,7 +151,6 @@ struct shared_header {
     /* Words on the media are durable as they are visible, except those of held pages. */
     uint32_t settled;
     uint32_t written;    /* the original was stored to */
-    uint64_t hand;       /* place at which the search for space goes on (reclaim.c) */
     uint32_t format;     /* enum layout_format */
     uint32_t index_bits; /* the index has 2^n entries; 0: none */
     uint64_t next_place; /* places from here on were never used */
@@ -167,12 +163,12 @@ struct shared_header {
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
-static_assert(sizeof(struct shared_slot) == 32, "layout");
+static_assert(sizeof(struct shared_slot) == 24, "layout");
 static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 15
+#define SHARED_VERSION 16
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u
@@ -344,8 +340,7 @@ static inline uint64_t shared_place(const struct shared *s, const struct page_st
 static inline void shared_note_place(const struct shared *s, const struct page_state *state,
                                      uint64_t place)
 {
-    __atomic_store_n(&s->places[state - s->groups->pages],
-                     place == SHARED_NO_PLACE ? 0 : (uint32_t)place + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->places[state - s->groups->pages], (uint32_t)place + 1, __ATOMIC_RELAXED);
 }
 
 #endif

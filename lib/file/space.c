@@ -170,7 +170,7 @@ int space_make_meta(struct file *f, uint64_t chunk)
     if (known && !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
         return 0;
     /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
-    if (allocate(f, f->r, layout_meta_page(file_format(f), chunk), (f->budget ? 1 : 2) * PAGE_BYTES,
+    if (allocate(f, f->r, layout_meta_page(file_format(f), chunk), 2 * PAGE_BYTES,
                  "a meta page of the reflection of") < 0)
         return -1;
     if (f->sparse)
@@ -235,34 +235,21 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
-/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: the *n places are without, but their entries
- * have space. */
+/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: none was taken. */
 static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
 {
     const uint64_t most = *n;
-    const uint64_t own = file_place(f, page);
-    bool has_space = false;
-    *n = 0;
-    if (own != FILE_NO_PLACE && allocate_entry(f, own) < 0)
-        return -1;
-    places[0] = place_take_spare(f, page, &has_space);
-    if (places[0] == FILE_NO_PLACE)
-        places[0] = own;
-    else if (!has_space && allocate_entry(f, places[0]) < 0)
-        return -1;
-    if (places[0] != FILE_NO_PLACE) {
-        *n = 1;
-        return has_space ? 0 : allocate_places(f, places[0], 1);
-    }
-    uint64_t more = 1;
-    while (more < most && file_place(f, page + more) == FILE_NO_PLACE)
-        more++;
-    places[0] = take_new(f, &more);
+    *n = 1;
+    places[0] = file_place(f, page);
+    if (places[0] != FILE_NO_PLACE)
+        return allocate_places(f, places[0], 1);
+    while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)
+        ++*n;
+    places[0] = take_new(f, n);
     if (places[0] == FILE_NO_PLACE)
         return -1;
-    for (uint64_t k = 1; k < more; k++)
+    for (uint64_t k = 1; k < *n; k++)
         places[k] = places[0] + k;
-    *n = more;
     return 0;
 }
 
@@ -271,9 +258,12 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t places[CHUNK_SPARSE], done = 0;
     int r = 0;
-    for (uint64_t more; r == 0 && done < n; done += more) {
-        more = n - done;
+    while (done < n) {
+        uint64_t more = n - done;
         r = take_places(f, page + done, &more, places + done);
+        if (r < 0)
+            break;
+        done += more;
     }
     /* After an error too: a place that is taken, and that no page has, is lost until the reflection is removed. */
     const int why = errno;
@@ -326,8 +316,8 @@ static bool count_single(struct file *f, uint64_t chunk)
 /* Gives n held pages of one chunk space, and perhaps those beside them. */
 static int make_refpages(struct file *f, uint64_t page, uint64_t n)
 {
-    if (space_is_joint(f) && !f->budget && n < RUN && count_single(f, page / CHUNK_PAGES) &&
-        frees_slowly(f) && has_plenty(f)) {
+    if (space_is_joint(f) && n < RUN && count_single(f, page / CHUNK_PAGES) && frees_slowly(f) &&
+        has_plenty(f)) {
         const uint64_t first = page / RUN * RUN, end = (page + n + RUN - 1) / RUN * RUN,
                        all = layout_pages(file_size(f));
         /* Behind the end the reflection may be too short. If this fails, the pages themselves may still get space. */
@@ -437,9 +427,6 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
                     (off_t)(n * PAGE_BYTES)) < 0)
         return report_errno(errno, "cannot give space of the reflection of %s back",
                             f->pairing.path);
-    for (uint64_t i = place; alone && i < place + n; i++)
-        if ((s = state_at(f, i)))
-            __atomic_store_n(&s->flags, s->flags | PAGE_R_BARE, __ATOMIC_RELEASE);
     return 0;
 }
 

@@ -104,8 +104,9 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     if (words < 1)
         return words < 0 ? report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path)
                          : say_truncated(f, reflection);
-    if (of != page) /* it has lost its place: then the caller will see that it is loaded now */
-        word = 0;
+    if (of != page) /* I5 */
+        return report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
+                            (unsigned long long)place, f->pairing.path, (unsigned long long)page);
     /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
      * would; but there all words are settled (files.c). */
     if (reflection >= 0 && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&

@@ -95,7 +95,7 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
         shared_look(&f->shared, page); /* not shared_peek(): a call costs registers */
     if (__builtin_expect(!s, 0))
         return false;
-    /* For the copy the place is looked up again, after the bitmap: it may be another one by then. */
+    /* For the copy the place is looked up again, after the bitmap: the page may have none yet. */
     if (gathers && f->sparse)
         __builtin_prefetch(file_r_to_read(f, page, s) + offset % PAGE_BYTES);
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);

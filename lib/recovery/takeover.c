@@ -159,8 +159,7 @@ static int note_size(const struct participant *p, struct dead_page *at)
 
 /* ---- words ---- */
 
-/* Sparse: as noted beside the page's state. The dead process noted a place when the entry was durable, and took the note away
- * before it gave the entry to another page. */
+/* Sparse: as noted beside the page's state. The dead process noted a place when the entry was durable. */
 static uint64_t place_of(const struct participant *p, const struct dead_page *at)
 {
     return p->record.format == LAYOUT_DENSE ? at->page : shared_place(&p->shared, at->state);

@@ -48,7 +48,7 @@ staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_st
     }
     const uint8_t need = store_needs(s, bitmap_touched(begin, n), flags & ATO_EAGER);
     if (file_check(f) < 0 || (!sizing && reservation_reaches(f, offset + n) < 0) ||
-        (__builtin_expect(need, 0) && store_make_page(f, page, need) < 0))
+        (__builtin_expect(need, 0) && space_make(f, page, need) < 0))
         return -1;
     /* Queued if reservations may follow: after the first write to a page, or after other queued writes. */
     if ((!first && queue_is_empty(t)) || !queue_add(t, at, first, begin, n, bytes, flags)) {

@@ -183,20 +183,6 @@ void reclaim_first(Actor &a)
     a.write(the(a), PAGE - 60, 2 * PAGE);
 }
 
-void before_budget(Actor &a)
-{
-    a.world.budget = 1;
-    before_plain(a);
-}
-
-// Each write of another page brings home what was written before.
-void write_within_budget(Actor &a)
-{
-    for (unsigned i = 0; i < 3; i++)
-        a.write(the(a), a_page(a) + 100, 300);
-    a.write(the(a), a_page(a) + 100, PAGE);
-}
-
 void before_lazy(Actor &a)
 {
     mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
@@ -363,7 +349,6 @@ const std::vector<Case> &call_cases()
         {"deploy", ALL, {SIZE}, before_plain, deploy},
         {"reclaim", ALL, {SIZE}, before_plain, reclaim},
         {"reclaim, then write", COSTLY, {SIZE}, before_deployed, reclaim_first},
-        {"write, within a budget", ALL, {SIZE}, before_budget, write_within_budget},
         {"eager policy", ALL, {SIZE}, before_eager, write_eager},
         {"lazy read", ALL, {SIZE}, before_lazy, read_lazily},
         {"unmap fast, map again", ALL, {SIZE}, before_plain, unmap_fast},

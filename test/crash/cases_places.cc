@@ -5,8 +5,6 @@
 #include "scenes.h"
 #include "threads.h"
 
-#include <sys/stat.h>
-
 namespace crash
 {
 
@@ -41,39 +39,6 @@ void before_few(Actor &a)
     litter_journals(a);
 }
 
-// The reflection has all the space that it may take: so each page that gets a place takes it from another one.
-void limit(Actor &a)
-{
-    struct stat st;
-    const std::string reflection = a.world.path() + "/.ato/" + std::to_string(a.world.number_of(0));
-    check(stat(reflection.c_str(), &st) == 0, "stat");
-    a.world.budget = static_cast<uint64_t>(st.st_blocks) * 512;
-}
-
-void before_limited(Actor &a)
-{
-    before_few(a);
-    a.unmap(the(a), ATO_UNMAP_FAST);
-    limit(a);
-    a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-}
-
-// Each page has a place; few places have space, and more may not: so pages exchange their places.
-void before_exchange(Actor &a)
-{
-    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-    litter(a, 0);
-    a.write_sparsely(m, 0, BYTES);
-    a.deploy(m, 0, BYTES);
-    a.reclaim(m, 0, BYTES);
-    for (uint64_t page : FIRST)
-        a.write(m, page * PAGE + a.random.below(3000), 1 + a.random.below(700));
-    litter_journals(a);
-    a.unmap(m, ATO_UNMAP_FAST);
-    limit(a);
-    a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-}
-
 // The places of one meta page are nearly used up.
 void before_next_meta_page(Actor &a)
 {
@@ -101,20 +66,6 @@ void claim_at_seams(Actor &a)
     for (int i = 0; i < 5; i++) {
         const uint64_t seam = (1 + a.random.below(PAGES)) * PAGE, left = 1 + a.random.below(60);
         a.write(the(a), seam - left, left + 1 + a.random.below(60));
-    }
-}
-
-// A page takes the place of one of the first pages, and gives it its own. Without a limit that page uses it, in a commit of two pages:
-// nothing else has made the number in the entry durable.
-void exchange(Actor &a)
-{
-    a.write(the(a), in_a_page(a), 1 + a.random.below(60));
-    a.unmap(the(a), ATO_UNMAP_FAST);
-    a.world.budget = 0;
-    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-    for (uint64_t page : FIRST) {
-        const uint64_t left = 1 + a.random.below(60);
-        a.write(m, page * PAGE - left, left + 1 + a.random.below(60));
     }
 }
 
@@ -160,7 +111,7 @@ void shrink(Actor &a)
     claim_at_seams(a);
 }
 
-// What is given back has its place, until another page takes it.
+// What is given back keeps its place.
 void reclaim(Actor &a)
 {
     claim_at_seams(a);
@@ -244,7 +195,7 @@ void dies_with_a_note(Actor &a)
 
 void before_nobody(Actor &a)
 {
-    before_limited(a);
+    before_few(a);
     a.world.die();
 }
 
@@ -305,32 +256,21 @@ const std::vector<Case> &place_cases()
          nullptr,
          COSTLY,
          NEVER},
-        {"places, taken", ALL, {BYTES}, before_limited, claim, 0, nullptr, ALL, NEVER},
-        {"places, taken at seams",
-         ALL,
-         {BYTES},
-         before_limited,
-         claim_at_seams,
-         0,
-         nullptr,
-         ALL,
-         NEVER},
-        {"places, exchanged", ALL, {BYTES}, before_exchange, exchange, 0, nullptr, ALL, NEVER},
         {"places, mapped again",
          ALL,
          {BYTES},
-         before_limited,
+         before_few,
          claim_and_map_again,
          0,
          nullptr,
          ALL,
          NEVER},
-        {"places, shrink", COSTLY, {BYTES}, before_limited, shrink, 0, nullptr, COSTLY, NEVER},
+        {"places, shrink", COSTLY, {BYTES}, before_few, shrink, 0, nullptr, COSTLY, NEVER},
         {"places, reclaim", COSTLY, {BYTES}, before_few, reclaim, 0, nullptr, COSTLY, NEVER},
         {"places, adopted",
          DURABLE,
          {BYTES},
-         before_limited,
+         before_few,
          claim_for_others,
          0,
          nullptr,
@@ -339,14 +279,13 @@ const std::vector<Case> &place_cases()
         {"places, threads",
          COSTLY,
          {BYTES},
-         before_limited,
+         before_few,
          claim_in_threads,
          OTHERS,
          nullptr,
          COSTLY,
          NEVER},
         {"places, peers", COSTLY, {BYTES}, before_few, dies, OTHERS, nullptr, COSTLY, NEVER},
-        {"places, peers taking", ALL, {BYTES}, before_limited, dies, OTHERS, nullptr, ALL, NEVER},
         {"places, a note",
          COSTLY,
          {BYTES},

@@ -43,15 +43,13 @@ void World::stage(const Disk &disk, After after, uint64_t boot)
     stage(disk, after);
 }
 
-static void *map_original(const Files::Original &f, int fd, int domain, int policy, unsigned flags,
-                          uint64_t budget = 0)
+static void *map_original(const Files::Original &f, int fd, int domain, int policy, unsigned flags)
 {
     struct ato_options o = {};
     o.struct_size = sizeof(o);
     o.domain = domain;
     o.read_policy = policy;
     o.flags = flags;
-    o.max_reflection_bytes = budget;
     o.max_size = 4 << 20; // independent of its length: a mapping grows with its file
     return ato_mmap_opt(f.length, fd, 0, &o);
 }
@@ -59,7 +57,7 @@ static void *map_original(const Files::Original &f, int fd, int domain, int poli
 Mapping *World::map(int file, int domain, int policy, unsigned flags)
 {
     const Files::Original &f = files.originals()[static_cast<size_t>(file)];
-    void *at = map_original(f, f.fd, domain, policy, flags | preferring, budget);
+    void *at = map_original(f, f.fd, domain, policy, flags | preferring);
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file),

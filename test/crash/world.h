@@ -86,7 +86,6 @@ class World
 
     // Throws Violation on failure.
     Mapping *map(int file, int domain, int policy, unsigned flags);
-    uint64_t budget = 0; // max_reflection_bytes, of map()
     // Maps read-only.
     Mapping *map_to_read(int file, int domain);
     void unmap(Mapping *m, int mode);

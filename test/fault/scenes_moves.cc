@@ -173,12 +173,6 @@ static bool take_a_snapshot(World &w)
                &w.got) == static_cast<off_t>(w.got.size());
 }
 
-static bool map_within_a_budget(World &w)
-{
-    w.options.max_reflection_bytes = w.takes_budget();
-    return w.map();
-}
-
 // Half of the pages with slices in R are deployed.
 static bool map_to_reclaim(World &w)
 {
@@ -406,14 +400,6 @@ std::vector<Scene> scenes_of_moves()
         {"SnapshotOfAHole", MOVES, BYTES, TWO, sparse, map, take_a_snapshot, read_right},
         {"Deploy", MOVES, BYTES, EVERY, stored_to, map, deploy, is_plain},
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
-        {"WriteWithinABudget",
-         MOVES,
-         BYTES,
-         EVERY,
-         stored_to,
-         to_write(map_within_a_budget, 6 * 4096 + 100, 5000, 20),
-         writes(6 * 4096 + 100, 5000, 20),
-         {}},
         {"Reclaim", MOVES, BYTES, EVERY, stored_to, map_to_reclaim, reclaim, {}},
         {"Growth", MOVES, BYTES, EVERY, {}, map_to_grow, grow, is_longer},
         {"GrowthOfAHole", MOVES, BYTES, TWO, sparse, map_to_grow, grow, is_longer},

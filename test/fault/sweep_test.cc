@@ -85,11 +85,6 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
-    // The space that the reflection takes is looked at, and given back, as far as that works.
-    if (scene == "WriteWithinABudget" &&
-        (name == "statx" || name == "fallocate64" || name == "pread64" || name == "malloc" ||
-         name == "calloc"))
-        return 8;
     // A failed recovery is tried again, as long as one is due.
     if (scene == "MapAfterAKillInACommit")
         return 6;

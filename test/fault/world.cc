@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <ostream>
 
-#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 
 namespace fault
 {
@@ -58,12 +56,6 @@ bool World::unmap(int mode, unsigned threads)
     o.mode = mode;
     o.threads = threads;
     return ato_munmap_opt(base, length, &o) == 0;
-}
-
-bool World::takes_budget() const
-{
-    struct statfs fs;
-    return sparse() || (statfs(file.c_str(), &fs) == 0 && fs.f_type == TMPFS_MAGIC);
 }
 
 bool World::is_mapped() const

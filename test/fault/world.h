@@ -44,7 +44,6 @@ struct World {
     bool write(size_t at, const Bytes &bytes, unsigned flags = 0);
     bool unmap(int mode, unsigned threads = 0);
     bool is_mapped() const;
-    bool takes_budget() const; // a dense reflection on a disk does not
     // A part of `after` that the file does not have yet.
     Bytes news(size_t at, size_t n, unsigned seed);
 };

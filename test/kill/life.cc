@@ -23,9 +23,7 @@ void map_file(Process &p, File file, int policy)
 {
     ato_options o = rig::options(policy, p.plan.domain, p.plan.flags);
     o.max_size = MOST_SIZE;
-    o.max_reflection_bytes = file % 2 ? 16 * 4096 : 0;
-    if (file % 2 && p.plan.medium == rig::Medium::Disk) // refused otherwise
-        o.format = ATO_FORMAT_SPARSE;
+    o.format = file % 2 ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE; // commits to files of both formats
     const int access = p.reader && p.plan.watch ? O_RDONLY : O_RDWR;
     rig::Descriptor opened(p.folder + "/" + names[file], access);
     if (opened.fd < 0)

@@ -70,8 +70,7 @@ ato_options options_of(const Setup &s, int policy)
                      : s.commit == Commit::Journal ? ATO_NO_RTM
                                                    : 0;
     ato_options o = rig::options(policy, s.domain, flags);
-    if (s.commit == Commit::Journal)
-        o.max_reflection_bytes = 16 * PAGE;
+    o.format = s.commit == Commit::Journal ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE;
     return o;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a RefPage given back only if nothing needs it? A reclaimer, which deploys the page, as a writer that is over the budget does,
- * and gives its RefPage back (deploy.c, reclaim.c, space.c), against a writer (write.c, store.c, commit.c),
+ * Is a RefPage given back only if nothing needs it? A reclaimer, which deploys the page and gives its RefPage back
+ * (deploy.c, reclaim.c, space.c), against a writer (write.c, store.c, commit.c),
  * a reader without a lock (read.c), first touch (load.c) and takeover (takeover.c).
  *
  * One page with two slices. At birth slice 0 is valid in R; or the last process died when it had deployed it and its word was
@@ -244,7 +244,7 @@ proctype reclaimer(byte me)
     :: else ->
         rounds++;
         if
-        :: reserve(); /* bring_home(): within the budget */
+        :: reserve();
             may_die;
             load();
             if
@@ -253,7 +253,7 @@ proctype reclaimer(byte me)
             fi;
             may_die;
             holder = 0
-        :: true /* ato_reclaim() deploys nothing */
+        :: true /* it was deployed before */
         fi;
         /* give_back() */
 #if defined(MUTANT_NO_HOLD)

@@ -20,7 +20,7 @@
 //   actor guarded FILE         guards bytes 21 to 27 with their current values; dies
 //   actor unguard FILE         the same, and dies when it is plain, before the bytes are put back
 //
-// ACTOR_DOMAIN, ACTOR_FOLDER, ACTOR_BUDGET: options of the mapping.
+// ACTOR_DOMAIN, ACTOR_FOLDER: options of the mapping.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -42,8 +42,6 @@ static int act(const std::string &what, const std::string &path)
     const char *domain = getenv("ACTOR_DOMAIN"), *folder = getenv("ACTOR_FOLDER");
     ato_options o = options(domain ? atoi(domain) : 0, ATO_READ_GATHER, ATO_NO_RTM);
     o.reflection_dir = folder;
-    if (const char *budget = getenv("ACTOR_BUDGET"))
-        o.max_reflection_bytes = strtoull(budget, nullptr, 10);
     FsFaults files;
     if (what == "birth")
         files.before = [](const FsCall &c) {

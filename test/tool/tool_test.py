@@ -74,22 +74,6 @@ class Info(Lab):
         last.end()
         self.assertEqual(self.info(self.file)['state'], 'clean')
 
-    def test_shows_the_smallest_budget_of_the_processes_that_have_the_file_mapped(self):
-        self.assertIsNone(self.info(self.make())['budget'])
-        first, second, third = (self.hold(self.file, **env) for env in (
-            {'ACTOR_BUDGET': '1048576'}, {'ACTOR_BUDGET': '524288'}, {}))
-        self.assertEqual(self.info(self.file)['budget'], 524288)
-        self.assertIn(f'budget       524288 bytes (512.0 KiB), of pid {second.pid} ', self.out('info', self.file))
-        second.end()
-        self.assertEqual(self.info(self.file)['budget'], 1048576)
-        first.kill()
-        first.wait()
-        self.assertEqual(self.info(self.file)['budget'], 0)
-        self.assertIn('budget       none', self.out('info', self.file))
-        self.hold(self.file)  # in the slot of the second one
-        self.assertEqual(self.info(self.file)['budget'], 0)
-        third.end()
-
     def test_does_not_name_a_process_without_its_shared_memory(self):
         self.hold(self.make())
         (name,) = self.shared()
@@ -99,8 +83,6 @@ class Info(Lab):
             self.assertIn('a process that cannot be named', self.out('info', self.file))
             self.assertEqual(self.info(self.file)['mapped_by'],
                              [{'slot': 0, 'pid': None, 'command': None}])
-            self.assertIsNone(self.info(self.file)['budget'])
-            self.assertIn('budget       cannot be seen', self.out('info', self.file))
             with open('/dev/shm/' + name, 'wb') as f:
                 f.write(b'short')
             self.assertIn('a process that cannot be named', self.out('info', self.file))

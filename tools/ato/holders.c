@@ -94,15 +94,6 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
     h->pid = slot->pid;
 }
 
-/* Of the slot of process h->count. */
-static void note_budget(struct look_holders *h, const struct shared_slot *slot)
-{
-    if (slot->state == SLOT_FREE || !slot->budget || (h->budget && h->budget <= slot->budget))
-        return;
-    h->budget = slot->budget;
-    h->spender = h->count;
-}
-
 /* Finds the next locked range within [start, end). Returns 1; 0 if there is none; -1 on error. */
 static int next_locked(int fd, off_t *start, off_t *after, off_t end)
 {
@@ -146,15 +137,12 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
             if (h->count < LOOK_HOLDERS) {
                 struct look_holder *next = &h->first[h->count];
                 next->slot = (unsigned)(at - 1);
-                if (slots) {
+                if (slots)
                     give_name(next, &slots[next->slot], &st);
-                    note_budget(h, &slots[next->slot]);
-                }
             }
             h->count++;
         }
     }
-    h->counted = slots;
     free(slots);
     /* The readers' byte is also locked for a moment by the first process that attaches. */
     at = PAIRING_READERS;

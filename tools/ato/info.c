@@ -58,12 +58,6 @@ static uint64_t unused_of(const struct facts *f)
     return all > used ? all - used : 0;
 }
 
-/* Returns false if processes have the file mapped, and their shared memory cannot be read. */
-static bool is_budget_known(const struct facts *f)
-{
-    return !f->look->holders.count || f->look->holders.counted;
-}
-
 /* ---- for programs ---- */
 
 static void write_guard(struct json *j, const struct facts *f)
@@ -117,7 +111,6 @@ static void write_json(struct json *j, const struct facts *f)
     write_known(j, reflected, "reflection_size", l->reflection_length);
     write_known(j, reflected, "reflection_storage", l->reflection_storage);
     write_known(j, f->has_words, "unused_storage", unused_of(f));
-    write_known(j, f->has_record && is_budget_known(f), "budget", l->holders.budget);
     write_guard(j, f);
     json_bool(j, "changing", l->holders.attaching);
     look_holders_write(&l->holders, j);
@@ -148,7 +141,7 @@ static void say_holders(const struct look_holders *h)
 static void say_pairing(const struct facts *f)
 {
     const struct look *l = f->look;
-    char size[TEXT_SIZE], name[LOOK_NAME], text[PATH_MAX + 64];
+    char size[TEXT_SIZE], text[PATH_MAX + 64];
     const struct manifest_guard *guard = &l->manifest.record.guard;
     line("format", look_format_name((int)l->manifest.record.format));
     /* The next first map chooses the domain anew: by its option, ATO_DURABILITY, or the media. */
@@ -162,14 +155,6 @@ static void say_pairing(const struct facts *f)
         snprintf(text, sizeof(text), "takes %s", text_size(size, l->reflection_storage));
         line("", text);
     }
-    if (!is_budget_known(f))
-        snprintf(text, sizeof(text), "cannot be seen in the shared memory");
-    else if (!l->holders.budget)
-        snprintf(text, sizeof(text), "none");
-    else
-        snprintf(text, sizeof(text), "%s, of %s", text_size(size, l->holders.budget),
-                 look_holder_name(name, &l->holders.first[l->holders.spender]));
-    line("budget", text);
     if (f->has_words && unused_of(f)) {
         snprintf(text, sizeof(text), "%s, which 'ato reclaim' gives back but for bitmaps",
                  text_size(size, unused_of(f)));
@@ -254,8 +239,7 @@ const struct tool_command info_command = {
     .help =
         "Shows for each FILE its state, sizes, format and durability domain, how many slices of\n"
         "64 bytes have their valid copy in the reflection, the storage that the reflection takes,\n"
-        "its budget (the smallest max_reflection_bytes of the processes that have it mapped), the\n"
-        "guarded bytes, if there are any, and the processes that have it mapped. Changes\n"
+        "the guarded bytes, if there are any, and the processes that have it mapped. Changes\n"
         "nothing, and waits for no process. Of a file that no process has mapped, the domain is\n"
         "the one when it was mapped last; the next map chooses it anew.\n"
         "\n"

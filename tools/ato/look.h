@@ -37,11 +37,8 @@ enum { LOOK_HOLDERS = MANIFEST_SLOTS };
 struct look_holders {
     unsigned count; /* locked slots */
     struct look_holder first[LOOK_HOLDERS];
-    bool counted;     /* the shared memory could be read: budget is right */
-    uint64_t budget;  /* the smallest of theirs (ato_options.max_reflection_bytes); 0: none */
-    unsigned spender; /* whose that is: its place in `first` */
-    bool readers;     /* at least one process that may only read has it mapped, too */
-    bool attaching;   /* a process maps, unmaps or recovers the file at this moment */
+    bool readers;   /* at least one process that may only read has it mapped, too */
+    bool attaching; /* a process maps, unmaps or recovers the file at this moment */
 };
 
 enum look_state {
