@@ -400,17 +400,16 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     if ((!f->shared.header->settled || numbers) && flush_words(f) < 0)
         return -1;
     f->shared.header->settled = true;
-    if (!l->plain) {
-        if (f->shared.header->gives_back)
-            (void)plain_give_back(f);
-        return 0;
-    }
-    /* Other processes may have written to chunks that were deployed. */
+    /* Other processes may have written to chunks that are done. */
     if (l->entered != f->shared.header->entered) {
         l->job.next = 0;
         l->complete = false;
     }
     l->entered = f->shared.header->entered;
+    if (!l->plain) {
+        /* What cannot be given back is kept. */
+        return f->shared.header->gives_back && plain_give_back(f, &l->job) > 0 ? 1 : 0;
+    }
     return check_unchanged(f, l) < 0 ? -1 : plain_make(f, &l->job);
 }
 

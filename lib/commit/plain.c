@@ -10,6 +10,8 @@
  * it, would get SIGBUS. For the same reason one thread does all the work then. Where reading a hole may be SIGBUS, no
  * space is given back, since others may read without a lock.
  *
+ * What ato_reclaim() asked for in a page cache (reclaim.h) is done in the same way when the last process unmaps the file.
+ *
  * Other processes that want to map or read the file wait meanwhile, so the work is done in turns.
  */
 #include "lib/commit/deploy.h"
@@ -60,15 +62,11 @@ static int make_clean(const struct file *f, uint64_t at, uint64_t n)
     return 0;
 }
 
-/* Of n places of one chunk, gives the space of those back whose pages are deployed. */
+/* Of n places of one chunk, which are clean, gives the space of those back whose pages are deployed. */
 static int give_back(struct file *f, uint64_t first, uint64_t n)
 {
-    const uint32_t format = file_format(f);
-    const uint64_t meta = layout_meta_page(format, first / layout_chunk(format)),
-                   end_at = layout_refpage(format, first + n - 1) + PAGE_BYTES;
     uint64_t words[CHUNK_PAGES];
-    if (make_clean(f, meta, end_at - meta) < 0 || file_check(f) < 0 ||
-        file_read_words(f, first, n, words, NULL) < 0)
+    if (file_check(f) < 0 || file_read_words(f, first, n, words, NULL) < 0)
         return -1;
     /* persist-order W5 (writers: W2 in commit.h and commit.c, R4 in files.c): a word is durable before the space of the copy that
      * it makes invalid is given back. I2. */
@@ -81,6 +79,14 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
         (void)space_give_back(f, first + i, end - i); /* on failure the space is kept */
     }
     return 0;
+}
+
+static int clean_and_give_back(struct file *f, uint64_t first, uint64_t n)
+{
+    const uint32_t format = file_format(f);
+    const uint64_t meta = layout_meta_page(format, first / layout_chunk(format)),
+                   end = layout_refpage(format, first + n - 1) + PAGE_BYTES;
+    return make_clean(f, meta, end - meta) < 0 ? -1 : give_back(f, first, n);
 }
 
 /* Runs of at least this many pages are worth a system call for their page tables. */
@@ -131,7 +137,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     if (!words)
         return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
     if (file_read_words(f, first, n, words, pages) < 0 ||
-        (gives_back && give_back(f, first, n) < 0))
+        (gives_back && clean_and_give_back(f, first, n) < 0))
         return -1;
     if (!gives_back && is_short(f)) {
         errno = ENOSPC;
@@ -140,7 +146,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     for (uint64_t i = 0, step; i < n; i += step) {
         step = gives_back ? lesser(n - i, STEP) : n;
         if (deploy_places(t->m, words + i, pages + i, step) < 0 ||
-            (gives_back && give_back(f, first + i, step) < 0))
+            (gives_back && clean_and_give_back(f, first + i, step) < 0))
             return -1;
     }
     /* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that one
@@ -231,24 +237,47 @@ static void work_all(struct turn *t)
         pthread_join(threads[i], NULL);
 }
 
-int plain_give_back(struct file *f)
+/* Returns how long the reflection is, as far as its places reach. */
+static uint64_t reflection_end(const struct file *f, uint64_t places)
+{
+    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, places / CHUNK_SPARSE)
+                     : layout_reflection_bytes(LAYOUT_DENSE, file_size(f));
+}
+
+/* Chunks that are made clean at once: a sync after a hole may take as long as one of the file system's journal. */
+enum { CLEANED = 64 };
+
+int plain_give_back(struct file *f, struct plain_job *job)
 {
     const uint32_t format = file_format(f);
-    const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f));
+    const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f)),
+                   chunks = (places + each - 1) / each, end = clock_ns() + TURN_MS * 1000000u;
+    uint64_t clean = 0; /* chunks below this are, from job->next on */
     if (places == UINT64_MAX)
         return -1;
     space_forget_all(f);
-    FOR_EACH_META(chunk, f->pairing.reflection, format, 0, (places + each - 1) / each)
-    if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
-        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, format, job->next, chunks)
+    {
+        if (chunk >= clean) {
+            clean = chunk + CLEANED;
+            const uint64_t from = layout_meta_page(format, chunk),
+                           to = lesser(layout_meta_page(format, clean), reflection_end(f, places));
+            if (make_clean(f, from, to - from) < 0)
+                return -1;
+        }
+        if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
+            return -1;
+        job->next = chunk + 1;
+        if (clock_ns() >= end)
+            return 1;
+    }
     return 0;
 }
 
 int plain_make(struct file *f, struct plain_job *job)
 {
     const uint64_t places = file_places(f, file_size(f)), each = layout_chunk(file_format(f));
-    const uint64_t bytes = f->sparse ? layout_meta_page(LAYOUT_SPARSE, places / each)
-                                     : layout_reflection_bytes(LAYOUT_DENSE, file_size(f));
+    const uint64_t bytes = reflection_end(f, places);
     /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
     struct mapping whole = {.file = f, .threads = f->threads};
     struct turn t = {.m = &whole,

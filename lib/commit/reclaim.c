@@ -14,6 +14,8 @@
  * A kill at any moment leaves pages of a dead process, which others free as they are: first the bit goes that says that the
  * RefPage has space, then the space.
  *
+ * None of this happens where the reflection is in a page cache: there the wish is noted, and plain_give_back() follows it.
+ *
  * Modelled in reclaim.pml.
  */
 #include "lib/commit/reclaim.h"
@@ -21,14 +23,12 @@
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/page/load.h"
-#include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
@@ -42,98 +42,46 @@ static int look(struct file *f, uint64_t page, struct page_state *s)
     return load_page(f, page, s) < 0 ? -1 : 1;
 }
 
-/* Reserves the page if it is free. Returns its state, or NULL; *r is -1 if that is an error. */
-static struct page_state *try_hold(struct file *f, uint64_t page, int *r)
-{
-    struct page_state *s = shared_state(&f->shared, page);
-    if (!s)
-        *r = -1;
-    return s && page_try_reserve(f, s) ? s : NULL;
-}
-
 /* n places of one chunk; their words, perhaps of a moment ago; and the pages that have them. */
 struct places {
     uint64_t first, n;
     uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
 };
 
-/* Holds the page of the i-th place, if it is free, unless `held` says that the caller does. Returns its state; NULL if the place need
- * not be looked at. */
-static struct page_state *hold(struct file *f, const struct places *p, uint64_t i, bool held,
-                               int *r)
+/* Reserves the page of the i-th place if it is free. Returns its state; NULL if the place need not be looked at, or on error: *r is -1
+ * then. */
+static struct page_state *hold(struct file *f, const struct places *p, uint64_t i, int *r)
 {
     if (p->words[i] || p->pages[i] >= layout_pages(file_size(f)))
         return NULL;
-    return held ? shared_held(&f->shared, p->pages[i]) : try_hold(f, p->pages[i], r);
+    struct page_state *s = shared_state(&f->shared, p->pages[i]);
+    if (!s)
+        *r = -1;
+    return s && page_try_reserve(f, s) ? s : NULL;
 }
 
 /* Gives back the RefPages that are unused, in runs. Returns 0; -1 with errno. */
-static int give_back(struct file *f, const struct places *p, bool held)
+static int give_back(struct file *f, const struct places *p)
 {
     int result = 0;
     for (uint64_t i = 0, end; i < p->n; i = end + 1) {
         for (end = i; end < p->n; end++) {
-            struct page_state *s = hold(f, p, end, held, &result);
+            struct page_state *s = hold(f, p, end, &result);
             const int may = s ? look(f, p->pages[end], s) : 0;
             if (may < 0)
                 result = -1;
             if (may > 0 && !s->bitmap && file_place(f, p->pages[end]) == p->first + end)
                 continue;
-            if (s && !held)
+            if (s)
                 page_release(s);
             break;
         }
         if (end > i && space_give_back(f, p->first + i, end - i) < 0)
             result = -1;
-        for (uint64_t k = i; k < end && !held; k++)
+        for (uint64_t k = i; k < end; k++)
             page_release(shared_held(&f->shared, p->pages[k]));
     }
     return result;
-}
-
-/* Writes the bitmaps and RefPages of held pages back. A dirty page of the cache might not lose its neighbours, and need
- * space for them once more. */
-static int make_clean(struct file *f, uint64_t page, uint64_t end)
-{
-    const uint64_t from = layout_meta_page(LAYOUT_DENSE, page / CHUNK_PAGES),
-                   n = layout_refpage(LAYOUT_DENSE, end - 1) + PAGE_BYTES - from;
-    char *at = f->r + from;
-    /* explorer: drop flush survives: all that is valid is durable already, and a flush after it tells of a lost write too.
-     * No case of the explorer is on a disk. */
-    if (file_flush_data(f, at, n) < 0)
-        return -1;
-    if (f->persist.domain == PERSIST_PROCESS && msync(at, n, MS_SYNC) < 0)
-        return report_errno(errno, "cannot write the reflection of %s", f->pairing.path);
-    return 0;
-}
-
-/* The same while all pages are held whose space a punch may cost (space_near()), and the size; or nothing, if somebody holds one. */
-static int give_back_near(struct file *f, const struct places *p)
-{
-    struct page_state *sizing = &f->shared.header->sizing;
-    uint64_t page, end;
-    int r = 0;
-    if (!page_try_reserve(f, sizing))
-        return 0;
-    space_near(f, p->first, p->n, &page, &end);
-    const uint64_t from = page;
-    end = lesser(end, layout_pages(file_size(f)));
-    while (page < end && try_hold(f, page, &r))
-        page++;
-    if (page == end)
-        r = make_clean(f, from, end);
-    if (page == end && r == 0)
-        r = give_back(f, p, true);
-    for (uint64_t k = from; k < page; k++)
-        page_release(shared_held(&f->shared, k));
-    page_release(sizing);
-    return r;
-}
-
-/* Gives back the unused RefPages of places whose pages the caller does not hold, as far as others let it. Not where it waits. */
-static int reclaim_places(struct file *f, const struct places *p)
-{
-    return space_is_joint(f) ? give_back_near(f, p) : give_back(f, p, false);
 }
 
 /* Moves *place to the next one with space in the reflection, and sets *end to the first one behind it without, or of another
@@ -179,7 +127,7 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last)
             if (p->pages[i] < first || p->pages[i] > last)
                 p->words[i] = UINT64_MAX;
         if (r == 0)
-            r = reclaim_places(f, p);
+            r = give_back(f, p);
         if (r < 0)
             error = errno;
         place += p->n;

@@ -23,11 +23,10 @@
 #include <pthread.h>
 
 /* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only
- * space_give_back() frees space; and growth makes no earlier page a hole. */
+ * space_give_back() frees space, in page caches after space_forget_all(); and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
-/* The meta page has space for stores, unless shared_header.punched is set. */
-#define CHUNK_META_SPACE 0x2000u
+#define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 /* Dense: how often this process gave pages space in the reflection one by one; valid without CHUNK_ASKED (space.c). */

@@ -146,16 +146,14 @@ struct shared_header {
     uint64_t first;
     uint64_t entered;    /* number of slots given out so far */
     uint32_t slots_used; /* only slots below this number were ever given out */
-    /* Space of the reflection was given back, and pages beside it may have lost theirs (space_is_joint()). */
-    uint32_t punched;
     /* Words on the media are durable as they are visible, except those of held pages. */
     uint32_t settled;
     uint32_t written;    /* the original was stored to */
     uint32_t format;     /* enum layout_format */
     uint32_t index_bits; /* the index has 2^n entries; 0: none */
     uint64_t next_place; /* places from here on were never used */
-    uint32_t
-        gives_back; /* what is unused in the reflection, when the last process unmaps the file (reclaim.h) */
+    /* What is unused in the reflection is given back when the last process unmaps the file (reclaim.h). */
+    uint32_t gives_back;
     uint64_t died; /* a process has died while the file was mapped */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size, as a page's
      * with its content. */

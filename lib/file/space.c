@@ -163,11 +163,7 @@ int space_look_r(struct file *f, uint64_t page)
 
 int space_make_meta(struct file *f, uint64_t chunk)
 {
-    /* The caller's reservation orders this load: a punch that costs this meta page its space is made by a thread that
-     * holds all pages of the chunk. */
-    const bool known =
-        !f->sparse && (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE);
-    if (known && !__atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED))
+    if (!f->sparse && (__atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED) & CHUNK_META_SPACE))
         return 0;
     /* With the RefPage behind it: one extent costs less than two, when it is made durable and when it is removed. */
     if (allocate(f, f->r, layout_meta_page(file_format(f), chunk), 2 * PAGE_BYTES,
@@ -181,22 +177,16 @@ int space_make_meta(struct file *f, uint64_t chunk)
 
 /* ---- places in a sparse reflection ---- */
 
-/* Space for the meta page of a place. It got that with the chunk's first place, unless a hole has cost it, perhaps before the file was
- * mapped: in a page cache. */
-static int allocate_entry(struct file *f, uint64_t place)
-{
-    const bool punched = __atomic_load_n(&f->shared.header->punched, __ATOMIC_RELAXED);
-    const bool known = !punched && place % CHUNK_SPARSE && !domain_is_cached(f->persist.domain);
-    return known ? 0 : space_make_meta(f, place / CHUNK_SPARSE);
-}
-
 /* Space for n places of one chunk. */
 static int allocate_places(struct file *f, uint64_t place, uint64_t n)
 {
-    const uint64_t at = layout_refpage(LAYOUT_SPARSE, place);
-    return allocate_entry(f, place) < 0
-               ? -1
-               : allocate(f, f->r, at, n * PAGE_BYTES, "the reflection of");
+    /* The meta page got its space with the chunk's first place; in a page cache it may have lost that before the file was mapped, or
+     * since an unmap failed. */
+    const bool known = place % CHUNK_SPARSE && !domain_is_cached(f->persist.domain);
+    if (!known && space_make_meta(f, place / CHUNK_SPARSE) < 0)
+        return -1;
+    return allocate(f, f->r, layout_refpage(LAYOUT_SPARSE, place), n * PAGE_BYTES,
+                    "the reflection of");
 }
 
 static bool has_place(const struct file *f, uint64_t place, uint64_t places)
@@ -276,7 +266,7 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
 /* ---- RefPages of a dense reflection ---- */
 
 /* Some file systems take 50 us to free an extent, and more than a ms on a busy disk (domain_frees_slowly()). There scattered pages get
- * space in aligned runs of RUN pages, those that are not held as well: nobody gives space back near a held page (space_near()). Their
+ * space in aligned runs of RUN pages, those that are not held as well: no space is given back there while the file is mapped (space_waits()). Their
  * states do not say so; the first write to them asks again, which is cheap.
  *
  * A run costs space too, and its other pages are written once, as zeros; in vain if they are not used. So runs begin in a chunk where
@@ -316,7 +306,7 @@ static bool count_single(struct file *f, uint64_t chunk)
 /* Gives n held pages of one chunk space, and perhaps those beside them. */
 static int make_refpages(struct file *f, uint64_t page, uint64_t n)
 {
-    if (space_is_joint(f) && n < RUN && count_single(f, page / CHUNK_PAGES) && frees_slowly(f) &&
+    if (space_waits(f) && n < RUN && count_single(f, page / CHUNK_PAGES) && frees_slowly(f) &&
         has_plenty(f)) {
         const uint64_t first = page / RUN * RUN, end = (page + n + RUN - 1) / RUN * RUN,
                        all = layout_pages(file_size(f));
@@ -374,17 +364,6 @@ int space_make(struct file *f, uint64_t page, uint8_t need)
     return space_run_end(&r);
 }
 
-void space_near(const struct file *f, uint64_t page, uint64_t n, uint64_t *first, uint64_t *end)
-{
-    const uint64_t chunk = page / CHUNK_PAGES;
-    *first = page;
-    *end = page + n;
-    if (!space_is_joint(f))
-        return;
-    *first = (chunk ? chunk - 1 : 0) * CHUNK_PAGES;
-    *end = lesser((chunk + 2) * CHUNK_PAGES, layout_pages(f->max_size));
-}
-
 static void forget_space(struct page_state *s)
 {
     __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
@@ -398,36 +377,38 @@ void space_forget_all(struct file *f)
         forget_space(s);
 }
 
+/* Dense: the meta pages to which a hole in the chunk may reach count as having no space any more, for this process, which is alone. */
+static void forget_meta(struct file *f, uint64_t chunk)
+{
+    const uint64_t last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
+    for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
+        __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+}
+
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
-    const uint64_t page = place_page(f, place);
+    const uint64_t page = f->sparse ? place_page(f, place) : place;
     struct page_state *s = page < f->shared.capacity ? shared_peek(&f->shared, page) : NULL;
     return s && file_place_of(f, page, s) == place ? s : NULL;
 }
 
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
-    const bool alone = f->sparse && !space_waits(f); /* no other page may lose its space */
-    uint64_t near = 0, end = 0;
     struct page_state *s;
-    if (!f->sparse)
-        space_near(f, place, n, &near, &end);
+    if (space_waits(f) && !f->sparse)
+        forget_meta(f, place / CHUNK_PAGES);
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    for (uint64_t i = place; alone && i < place + n; i++)
+    for (uint64_t i = place; !space_waits(f) && i < place + n; i++)
         if ((s = state_at(f, i)))
             forget_space(s);
-    while ((s = shared_next_state(&f->shared, &near, end)))
-        forget_space(s);
-    if (space_is_joint(f))
-        __atomic_store_n(&f->shared.header->punched, 1, __ATOMIC_RELEASE);
     /* I2: as a store to invalid homes. */
-    if (fsops_punch(f->pairing.reflection, (off_t)layout_refpage(file_format(f), place),
-                    (off_t)(n * PAGE_BYTES)) < 0)
-        return report_errno(errno, "cannot give space of the reflection of %s back",
-                            f->pairing.path);
-    return 0;
+    return fsops_punch(f->pairing.reflection, (off_t)layout_refpage(file_format(f), place),
+                       (off_t)(n * PAGE_BYTES)) < 0
+               ? report_errno(errno, "cannot give space of the reflection of %s back",
+                              f->pairing.path)
+               : 0;
 }
 
 void space_forget(struct file *f, uint64_t page, uint64_t end)

@@ -95,6 +95,12 @@ static bool unmap_fast(World &w)
     return w.unmap(ATO_UNMAP_FAST);
 }
 
+static bool map_and_reclaim(World &w)
+{
+    return map_and_write(w) && ato_deploy(w.base, 4 * 4096) == 0 &&
+           ato_reclaim(w.base, w.after.size()) == 0;
+}
+
 static bool unmap_spatially(World &w)
 {
     return w.unmap(ATO_UNMAP_SPATIAL);
@@ -119,6 +125,14 @@ std::vector<Scene> scenes_of_unmaps()
 {
     return {
         {"FastUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_fast, is_paired},
+        {"FastUnmapThatGivesBack",
+         UNMAPS,
+         BYTES,
+         EVERY,
+         {},
+         map_and_reclaim,
+         unmap_fast,
+         is_paired},
         {"FastUnmapWithoutAccess", UNMAPS, BYTES, EVERY, killed, map, unmap_fast, is_paired},
         {"SpatialUnmap", UNMAPS, BYTES, EVERY, {}, map_and_write, unmap_spatially, is_plain},
         {"FastUnmapOfAShorterFile",

@@ -257,7 +257,17 @@ int fallocate_until_eaten(int fd, int mode, off_t offset, off_t n)
     return fsops_real.fallocate(fd, mode, offset, n);
 }
 
-// Space was given back beside pages that had theirs: they have it no more.
+ino_t reflection;
+bool meta_page_asks; // space is asked for the reflection's first meta page
+
+int note_meta_page(int fd, int mode, off_t offset, off_t n)
+{
+    meta_page_asks |= !(mode & FALLOC_FL_PUNCH_HOLE) && offset == 0 &&
+                      stat_of("/proc/self/fd/" + std::to_string(fd)).st_ino == reflection;
+    return fsops_real.fallocate(fd, mode, offset, n);
+}
+
+// Space was given back beside pages that had theirs: they have it no more, and neither has a meta page.
 TEST_P(SpaceOfMany, FailedUnmapLeavesNoPageMarkedAsHavingSpace)
 {
     constexpr size_t MANY =
@@ -281,6 +291,15 @@ TEST_P(SpaceOfMany, FailedUnmapLeavesNoPageMarkedAsHavingSpace)
         const int error = unmap(m, 1, eat, const_cast<std::string *>(&ballast));
         fsops = &fsops_real;
         ASSERT_EQ(error, ENOSPC);
+        struct fsops noting = fsops_real;
+        noting.fallocate = note_meta_page;
+        reflection = stat_of(reflection_of(file)).st_ino;
+        meta_page_asks = false;
+        fsops = &noting;
+        make_room();
+        EXPECT_TRUE(m.write(0, {1})) << m.sentence;
+        fsops = &fsops_real;
+        EXPECT_TRUE(meta_page_asks);
         for (size_t at : {2048, 3072, 2048}) {
             fill_but(ballast, 0);
             write_parts(m, MANY, at, 1024, true);

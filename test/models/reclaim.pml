@@ -9,8 +9,8 @@
  * both. KILLS processes die between any two steps, and whoever wants the page that one of them holds takes it over.
  *
  * A hole reads as ZERO, and a store to it is SIGBUS. Memory is sequentially consistent: what stays in a buffer is read.pml's. The
- * fence W1 is there, and in the crash explorer. The file system does not make a hole later than what follows it. A page cache in
- * which a hole costs other pages their space (space_near()) is not in it: then the same is done with all of these pages held.
+ * fence W1 is there, and in the crash explorer. The file system does not make a hole later than what follows it. In a page cache,
+ * where a hole may cost other pages their space, it is made when nobody else uses the file (space_waits()): that is not in it.
  *
  * What is checked:
  *   - when the hole is made, no slice is valid in R, in memory, on the media, or after a power cut (I1, I2, W5)    assert unused
