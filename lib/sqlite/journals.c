@@ -75,8 +75,8 @@ static bool names_super(const void *from, int n)
 /* SQLite's own VFS writes no more than 128 KiB at once. */
 enum { PIECE = 64 << 10 };
 
-/* Makes the file, with what is in memory, durably. */
-static int make_file(struct memory_file *f)
+/* Makes the file, with what is in memory. durably: else SQLite syncs it before it writes to the database. */
+static int make_file(struct memory_file *f, bool durably)
 {
     sqlite3_file *disk = calloc(1, (size_t)f->vfs->szOsFile);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
@@ -87,7 +87,7 @@ static int make_file(struct memory_file *f)
         n = f->size - at < PIECE ? f->size - at : PIECE;
         r = disk->pMethods->xWrite(disk, f->at + at, (int)n, at);
     }
-    if (r == SQLITE_OK)
+    if (r == SQLITE_OK && durably)
         r = disk->pMethods->xSync(disk, SQLITE_SYNC_FULL);
     if (r == SQLITE_OK) {
         f->disk = disk;
@@ -129,7 +129,7 @@ static int put_on_disk(struct memory_file *f)
     pthread_mutex_lock(&c->in_call); /* the view stays mapped (database.c, at_exit()) */
     int r = c->refused ? SQLITE_IOERR_WRITE : data_go_below(c, &staged);
     if (r == SQLITE_OK)
-        r = make_file(f);
+        r = make_file(f, staged.size >= 0);
     if (r == SQLITE_OK) {
         c->on_disk = true;
         c->journaled = false;

@@ -429,7 +429,7 @@ std::vector<Seed> seeds()
         sparse("places-" + n + "-same", 1, at, 5ull << 32 | 5, 0x10);
         sparse("state-" + n + "-most", 5, at, UINT64_MAX);
     }
-    for (size_t at : {offsetof(shared_header, hand), offsetof(shared_header, next_place)}) {
+    for (size_t at : {offsetof(shared_header, next_place)}) {
         const std::string n = std::to_string(at);
         sparse("header-" + n + "-most", 0, at, UINT64_MAX);
         sparse("header-" + n + "-none", 0, at, 0, 0x10);
