@@ -355,8 +355,7 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     c->ends_at = mask_length(header);
     c->counter =
         mask_counter(header); /* if the connection keeps SHARED it does not read it again */
-    mask_cover(header);
-    if (!mask_is_on(header) && end_guard(c) < 0)
+    if (!mask_cover(header) && end_guard(c) < 0)
         return -1;
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
         return -1;

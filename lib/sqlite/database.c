@@ -153,9 +153,6 @@ static bool is_due(const uint64_t *at, uint64_t *now)
 bool database_has_moved(const struct connection *c)
 {
     struct stat st;
-    uint64_t time;
-    if (!is_due(&c->db->looked, &time))
-        return false;
     return stat(c->name, &st) == 0 ? st.st_ino != c->db->inode || st.st_dev != c->db->device
                                    : errno == ENOENT || errno == ENOTDIR;
 }

@@ -96,7 +96,7 @@ static inline bool database_is_forbidden(int error)
  * errno, and the caller frees the name. Otherwise NULL, also without memory for the name. */
 char *database_forbidden_folder(const struct connection *c);
 
-/* Returns whether another file, or none, has the name of the database now. Looks only if the next call does. */
+/* Returns whether another file, or none, has the name of the database now. */
 bool database_has_moved(const struct connection *c);
 
 /* To be called before a commit. Returns SQLITE_OK, or an error that is logged: the name is another file's, or another program has changed

@@ -78,11 +78,11 @@ static bool counter_is_masked(const unsigned char *h)
     return (h[COUNTER] ^ h[VALID_FOR]) & 0x80;
 }
 
-void mask_cover(void *header)
+bool mask_cover(void *header)
 {
     unsigned char *h = header;
     if (!is_plain(h))
-        return;
+        return false;
     const bool is_wal = h[VERSIONS] == 2 && h[VERSIONS + 1] == 2;
     h[FRACTION] = MASKED;
     h[FRACTION + 1] = is_wal ? AFTER_WAL : AFTER;
@@ -90,6 +90,7 @@ void mask_cover(void *header)
         h[VERSIONS] = h[VERSIONS + 1] = 1;
     if (!counter_is_masked(h))
         h[COUNTER] ^= 0x80;
+    return true;
 }
 
 void mask_uncover(void *header)

@@ -68,8 +68,8 @@ off_t mask_length(const void *header);
 /* Returns the change counter of a plain header. */
 uint32_t mask_counter(const void *header);
 
-/* Masks a plain header. Leaves other bytes as they are. */
-void mask_cover(void *header);
+/* Masks a plain header. Leaves other bytes as they are: false. */
+bool mask_cover(void *header);
 
 /* Unmasks a header, if it is masked. Leaves other bytes as they are. */
 void mask_uncover(void *header);

@@ -283,7 +283,8 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_HAS_MOVED:
         if (!c->db->memory)
             return c->below->xFileControl(c->file, what, arg);
-        *(int *)arg = database_has_moved(c);
+        /* SQLite asks before each transaction that writes: data_finish() looks then. */
+        *(int *)arg = !connection_writes(c) && database_has_moved(c);
         return SQLITE_OK;
     case SQLITE_FCNTL_BUSYHANDLER:
         c->busy = ((int (**)(void *))arg)[0];
