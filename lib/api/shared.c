@@ -12,7 +12,7 @@
  *
  * So a process finds the object that living processes use, and makes one if there are none. A process
  * in a container with a /dev/shm of its own does not find it, nor does one after somebody has removed it, or finds one with another
- * random number. Only who may write to the file gets such a lock: nobody else can lead a process to an object.
+ * random number. Only a process that may write to the file gets such a lock: no other process can name an object.
  */
 #include "lib/api/shared.h"
 

@@ -60,7 +60,7 @@ struct connection {
     /* It ended a checkpoint, and has not asked whether its cache is up to date since: data_read() says it is not. */
     bool cache_is_old;
     bool journaled; /* a rollback journal is open in memory */
-    bool on_disk;   /* a rollback journal is open that another process left on the disk */
+    bool on_disk;   /* the rollback journal that is open is on the disk (journals.h) */
     /* A part of it is lost (database.c, at_exit()): what is staged must not be committed. */
     bool refused;
     bool becomes_wal; /* what is staged switches to WAL mode */

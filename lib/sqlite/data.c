@@ -197,8 +197,8 @@ static int map_to_write(struct connection *c, bool masks, int code)
 static int begin_to_stage(struct connection *c, int code)
 {
     struct database *db = c->db;
-    if (c->pending
-            .tx) /* what is staged may go to the file itself, which is another program's by now */
+    /* What is staged may go to the file itself, which may be another program's by now. */
+    if (c->pending.tx)
         return database_check_mask(db, c->name);
     c->ends_at = 0;
     c->complete = false;

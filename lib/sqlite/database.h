@@ -103,8 +103,8 @@ bool database_has_moved(const struct connection *c);
  * the length of the file, or removed its reflection. Looks at most every 10 ms, so that a burst of transactions pays nothing. */
 int database_check_outside(const struct connection *c);
 
-/* Returns SQLITE_OK, or an error that is logged: another program has overwritten the database while it is masked, or given it another length. What is in the
- * reflection must not be brought home any more. */
+/* Returns SQLITE_OK, or an error that is logged: another program has overwritten the database while it is masked, or given it another
+ * length. What is in the reflection must not be brought home any more. */
 int database_check_mask(struct database *db, const char *name);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */

@@ -9,9 +9,9 @@
  * The library is not linked with SQLite: programs without SQLite are preloaded too, and a program may bring an SQLite of its own,
  * or load one where only a plugin sees it. So the functions are looked up in the library that makes the call.
  *
- * A library that RTLD_DEEPBIND loads, and those that it needs (of PHP's modules, say), look up functions in each other first:
- * SQLite would call its own sqlite3_os_init(). But one that is there before keeps the order that it was loaded with. So dlopen() here
- * loads SQLite first.
+ * A program may load a library with RTLD_DEEPBIND, as PHP loads its modules. This library and the libraries that it needs look up
+ * functions in each other first, so that SQLite would call its own sqlite3_os_init(). An SQLite that is loaded already keeps the
+ * order that it was loaded with. So dlopen() here loads SQLite first.
  */
 #include "api.h"
 #include "record.h"
