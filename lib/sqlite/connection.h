@@ -49,7 +49,8 @@ struct connection {
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
     void *busy_arg;
-    bool wrote;      /* its last transaction asked for RESERVED */
+    uint64_t mask_seen; /* when database_check_mask_again() has looked; 0: it has to */
+    bool wrote;         /* its last transaction asked for RESERVED */
     bool in_advance; /* it has RESERVED in memory, and SQLite has not asked for it yet. Atomic. */
     bool is_below;   /* its locks are those of the VFS below */
     bool writable;

@@ -199,14 +199,15 @@ static int begin_to_stage(struct connection *c, int code)
     struct database *db = c->db;
     /* What is staged may go to the file itself, which may be another program's by now. */
     if (c->pending.tx)
-        return database_check_mask(db, c->name);
+        return database_check_mask_again(c);
+    c->mask_seen = 0;
     c->ends_at = 0;
     c->complete = false;
     if (c->is_below && !c->pending.view && is_changed(c))
         return fault_of_lost_locks(c);
     int r = map_to_write(c, true, code);
     if (r == SQLITE_OK)
-        r = database_check_mask(db, c->name);
+        r = database_check_mask_again(c);
     if (r != SQLITE_OK)
         return r;
     c->unguards = false;
@@ -389,6 +390,8 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
 {
     if (!stages(c))
         return write_below(c, from, n, offset);
+    if (offset == 0) /* a commit begins with the first page */
+        c->mask_seen = 0;
     int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
         r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
@@ -449,7 +452,7 @@ int data_finish(struct connection *c)
     struct pending *s = &c->pending;
     if (c->is_below && !locks_are_held(c->db->fd))
         return fault_of_lost_locks(c);
-    int r = database_check_mask(c->db, c->name);
+    int r = database_check_mask_again(c);
     if (r == SQLITE_OK)
         r = database_check_outside(c);
     if (r != SQLITE_OK)

@@ -141,13 +141,13 @@ bool database_needs_view(const struct connection *c)
 /* How long what was seen of the file counts. */
 enum { SEEN_NS = 10 * 1000 * 1000 };
 
-/* Returns whether what was seen at *at does not count any more. *now: this time. */
-static bool is_due(const uint64_t *at, uint64_t *now)
+/* Returns whether what was seen at *at does not count any more, which it does for `counts` nanoseconds. *now: this time. */
+static bool is_due(const uint64_t *at, uint64_t counts, uint64_t *now)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
     *now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-    return *now - __atomic_load_n(at, __ATOMIC_RELAXED) >= SEEN_NS;
+    return *now - __atomic_load_n(at, __ATOMIC_RELAXED) >= counts;
 }
 
 bool database_has_moved(const struct connection *c)
@@ -161,7 +161,7 @@ int database_check_outside(const struct connection *c)
 {
     struct database *db = c->db;
     uint64_t time;
-    if (!is_due(&db->looked, &time))
+    if (!is_due(&db->looked, SEEN_NS, &time))
         return SQLITE_OK;
     if (database_has_moved(c))
         return fault(
@@ -199,6 +199,17 @@ int database_check_mask(struct database *db, const char *name)
         "in it, which makes a mixture of two databases unless the file is an earlier state of this "
         "one",
         name);
+}
+
+int database_check_mask_again(struct connection *c)
+{
+    uint64_t time;
+    if (!is_due(&c->mask_seen, 1, &time))
+        return SQLITE_OK;
+    const int r = database_check_mask(c->db, c->name);
+    if (r == SQLITE_OK)
+        c->mask_seen = time;
+    return r;
 }
 
 char *database_forbidden_folder(const struct connection *c)
@@ -349,7 +360,7 @@ char *database_plain(const struct connection *c)
     uint64_t time;
     if (!db->plain || __atomic_load_n(&db->plain_is_old, __ATOMIC_RELAXED))
         return NULL;
-    if (!is_due(&db->plain_at, &time))
+    if (!is_due(&db->plain_at, SEEN_NS, &time))
         return db->plain;
     if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c)) {
         __atomic_store_n(&db->plain_is_old, true, __ATOMIC_RELAXED);
