@@ -6,7 +6,6 @@
  *
  * Nothing is staged, and the VFS below writes, where something else can undo or repeat the writes:
  *
- *   ?journal=file          the rollback journal is on the disk
  *   WAL mode               the log has all pages until a checkpoint has written them
  *   a hot journal is       it stays on the disk until all of its pages are written; SQLite's own VFS plays it back before it
  *   played back            looks at the header, and may have to go on with it
@@ -92,12 +91,6 @@ static inline struct connection *connection_of(const sqlite3_file *file)
 static inline bool connection_writes(const struct connection *c)
 {
     return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
-}
-
-/* Returns whether the rollback journal of a connection that writes is in memory. */
-static inline bool connection_journals_in_memory(const struct connection *c)
-{
-    return !c->wants.journal_file && !c->on_disk;
 }
 
 /* xOpen of a database (methods.c). */

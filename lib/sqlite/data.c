@@ -70,7 +70,7 @@ int data_length(struct connection *c, sqlite3_int64 *size)
  * staged. */
 static bool stages(const struct connection *c)
 {
-    return !c->checkpoint && connection_journals_in_memory(c) && connection_writes(c);
+    return !c->checkpoint && !c->on_disk && connection_writes(c);
 }
 
 static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)

@@ -276,7 +276,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
     struct connection *c = flags & SQLITE_OPEN_READWRITE ? writer_of(name) : NULL;
     if (c) {
         /* A journal that is opened without CREATE was left on the disk by another process. */
-        c->journaled = flags & SQLITE_OPEN_CREATE && !c->wants.journal_file;
+        c->journaled = flags & SQLITE_OPEN_CREATE;
         c->on_disk = !c->journaled;
     }
     if (!c || c->on_disk)
@@ -296,7 +296,7 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
     struct connection *c = writer_of(name);
     const bool in_memory = c && c->journaled;
     /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
-    const bool may_lack = c && connection_journals_in_memory(c);
+    const bool may_lack = c && !c->on_disk;
     if (c) {
         c->ended_below |= c->on_disk;
         c->on_disk = c->journaled = false;

@@ -6,10 +6,9 @@
  * nothing to roll back: nothing of the transaction has reached the database. Other connections must not see it, so that
  * xAccess() says it does not exist.
  *
- * A journal is on the disk with ?journal=file, or if another process left it there. And with a transaction over several
- * databases, which SQLite commits by its super-journal: SQLite writes the names of all rollback journals to the super-journal, and
- * syncs that; then, for one database after the other, it writes the super-journal's name to the rollback journal, syncs that,
- * and writes the database. The deletion of the super-journal is the commit. A journal with its name, found later, is played back if
+ * A journal is on the disk if another process left it there. And with a transaction over several databases, which SQLite commits by
+ * its super-journal: SQLite writes the names of all rollback journals to the super-journal, and syncs that; then, for one database
+ * after the other, it writes the super-journal's name to the rollback journal, syncs that, and writes the database. The deletion of the super-journal is the commit. A journal with its name, found later, is played back if
  * the super-journal is there, by whatever VFS.
  *
  * So with this name a journal leaves the memory for the disk, durably, before the database is changed. Before that the database is

@@ -22,7 +22,7 @@
  *   1. Before the first write to a file that is not masked: the guard is durable. Its counter is far ahead of the file's: if the
  *      process is killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all
  *      of them. Mostly the file was mapped with this guard; it is set anew if the counter has changed since, or if the database
- *      was in WAL mode. With share=stock the file gets its reflection at this write: steps 1 and 2 are a part of that
+ *      was in WAL mode. If the file gets its reflection at this write (share.h), steps 1 and 2 are a part of that
  *      (ato_options.guard_masked).
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
@@ -36,13 +36,13 @@
  * own VFS may have cached that counter with pages from before the mask, or with byte 21 of the mask. So it is raised
  * and masked before the next write, and before the mask is taken off.
  *
- * So the mask stays from the first write until the last process unmaps the file, and longer after a kill or with unmap=fast; with
- * share=stock until the transaction gives EXCLUSIVE back. Not masked are: a database that was only read; one in WAL mode and
- * one with its rollback journal on the disk (connection.h), since nothing of them is in the reflection.
+ * So the mask stays from the first write until the last process unmaps the file, and longer after a kill or with unmap=fast. Not
+ * masked are: a database that was only read; one in WAL mode and one with its rollback journal on the disk (connection.h), since
+ * nothing of them is in the reflection.
  *
  * Beside a masked file no hot rollback journal lies on the disk, which SQLite's own VFS would play back before it reads the
- * header: a process looks for one before it maps the file (share.c), and with share=stock deletes one before its first write
- * (journals.c; but not with journal_mode=MEMORY or OFF, where SQLite opens no journal).
+ * header: a process looks for one before it maps the file (share.c). The first transaction that writes, by the locks of the VFS
+ * below, deletes one before its first write (journals.c; but not with journal_mode=MEMORY or OFF, where SQLite opens no journal).
  */
 #ifndef ATO_SQLITE_MASK_H
 #define ATO_SQLITE_MASK_H

@@ -71,7 +71,7 @@ static void abandon(struct connection *c)
 /* FCNTL_SYNC. With a journal on the disk nothing is staged. */
 static int sync_staged(struct connection *c)
 {
-    if (!connection_journals_in_memory(c))
+    if (c->on_disk)
         return SQLITE_OK;
     c->ended_below = false;
     if (!c->refused)

@@ -15,11 +15,9 @@ enum { USUAL_WAIT_MS = 5, MOST_WAIT_MS = 3600 * 1000 };
 
 /* Ours; SQLite's own (<https://sqlite.org/uri.html>), those of its Unix VFS, and those of encryption. */
 static const char *const known[] = {
-    "journal",      "lock_wait_ms", "max_size", "prefer", "reflection_dir", "share",     "unmap",
-    "vfs",          "mode",         "cache",    "psow",   "nolock",         "immutable", "modeof",
-    "readonly_shm", "8_3_names",    "key",      "hexkey", "textkey"};
-static const char *const journals[] = {"memory", "file", NULL};
-static const char *const shares[] = {"ato", "stock", NULL};
+    "lock_wait_ms", "max_size",  "prefer", "reflection_dir", "unmap",     "vfs",
+    "mode",         "cache",     "psow",   "nolock",         "immutable", "modeof",
+    "readonly_shm", "8_3_names", "key",    "hexkey",         "textkey"};
 static const char *const sides[] = {"file", "reflection", NULL};
 const char *const parameters_unmap[] = {"plain", "fast", NULL};
 
@@ -31,17 +29,10 @@ int parameters_find(const char *word, const char *const *words)
     return words[i] ? i : -1;
 }
 
-/* Sets *which to the index in `words` of the parameter's value, or of that of the environment's `variable` (NULL: none) where it is
- * missing; -1: there is none. */
-static int choose(const char *name, const char *parameter, const char *variable,
-                  const char *const *words, int *which)
+/* Sets *which to the index in `words` of the parameter's value; -1: it is missing. */
+static int choose(const char *name, const char *parameter, const char *const *words, int *which)
 {
     const char *value = sqlite3_uri_parameter(name, parameter);
-    const char *set = value || !variable ? NULL : secure_getenv(variable);
-    if (set && *set) {
-        parameter = variable;
-        value = set;
-    }
     *which = value ? parameters_find(value, words) : -1;
     if (!value || *which >= 0)
         return SQLITE_OK;
@@ -80,6 +71,24 @@ static int read_numbers(struct parameters *p, const char *name)
     return SQLITE_OK;
 }
 
+/* What older versions could do. A user who relies on it has to know that it is gone: other programs would be refused. */
+static int refuse_former(const char *name)
+{
+    static const char *const former[][3] = {{"journal", "ATO_SQLITE_JOURNAL", "file"},
+                                            {"share", "ATO_SQLITE_SHARE", "stock"}};
+    for (int i = 0; i < 2; i++) {
+        const char *key = former[i][0], *value = sqlite3_uri_parameter(name, key);
+        if (!value)
+            value = secure_getenv(key = former[i][1]);
+        if (value && sqlite3_stricmp(value, former[i][2]) == 0)
+            return fault(SQLITE_CANTOPEN,
+                         "%s: %s=%s is not possible any more: where other programs use the "
+                         "database at the same time, use WAL mode with SQLite's own VFS",
+                         name, key, value);
+    }
+    return SQLITE_OK;
+}
+
 static void name_unknown(const char *name)
 {
     const char *key;
@@ -90,27 +99,22 @@ static void name_unknown(const char *name)
         if (at == sizeof(known) / sizeof(*known))
             (void)fault(SQLITE_WARNING,
                         "%s: the parameter %s is not known; this VFS has the parameters "
-                        "journal=memory|file, lock_wait_ms=N, max_size=BYTES, "
-                        "prefer=file|reflection, reflection_dir=FOLDER, share=ato|stock and "
-                        "unmap=plain|fast",
+                        "lock_wait_ms=N, max_size=BYTES, prefer=file|reflection, "
+                        "reflection_dir=FOLDER and unmap=plain|fast",
                         name, key);
     }
 }
 
 int parameters_read(struct parameters *p, const char *name)
 {
-    int journal, mode, share, side;
+    int mode, side;
     *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
                              .lock_wait_ms = USUAL_WAIT_MS};
     name_unknown(name);
-    if (read_numbers(p, name) != SQLITE_OK ||
-        choose(name, "journal", "ATO_SQLITE_JOURNAL", journals, &journal) != SQLITE_OK ||
-        choose(name, "share", "ATO_SQLITE_SHARE", shares, &share) != SQLITE_OK ||
-        choose(name, "unmap", NULL, parameters_unmap, &mode) != SQLITE_OK ||
-        choose(name, "prefer", NULL, sides, &side) != SQLITE_OK)
+    if (refuse_former(name) != SQLITE_OK || read_numbers(p, name) != SQLITE_OK ||
+        choose(name, "unmap", parameters_unmap, &mode) != SQLITE_OK ||
+        choose(name, "prefer", sides, &side) != SQLITE_OK)
         return SQLITE_CANTOPEN;
-    p->journal_file = journal == 1;
-    p->share_stock = share == 1;
     p->unmap_fast = mode == 1;
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
     return SQLITE_OK;

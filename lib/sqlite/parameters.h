@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parameters of a database: from its URI, else from the environment. */
+/* The parameters of a database, from its URI. */
 #ifndef ATO_SQLITE_PARAMETERS_H
 #define ATO_SQLITE_PARAMETERS_H
 
@@ -10,8 +10,6 @@ struct parameters {
     size_t max_size;            /* bytes that the file may grow to; 0: not given */
     unsigned prefer;            /* ATO_PREFER_..., or 0 */
     const char *reflection_dir; /* a folder; NULL: not given */
-    bool journal_file;          /* the rollback journal is on the disk */
-    bool share_stock;           /* with SQLite's own VFS, between transactions */
     int unmap_fast;             /* 0 or 1 */
     unsigned lock_wait_ms;      /* how long a lock is waited for, whatever the busy handler says */
 };

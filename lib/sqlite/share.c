@@ -41,21 +41,9 @@ static _Thread_local uint64_t *sleeps;
 /* Connections that were closed in this process. */
 static uint64_t closed;
 
-/* Returns whether the connection never shares the database in memory. */
-static bool uses_below(const struct connection *c)
-{
-    return c->wants.journal_file || c->wants.share_stock;
-}
-
 static uint64_t wait_of(const struct connection *c)
 {
     return c->wants.lock_wait_ms * 1000000ull;
-}
-
-/* How long locks of the VFS below are waited for, a nap at a time. */
-static uint64_t below_wait(const struct connection *c)
-{
-    return uses_below(c) ? 0 : wait_of(c);
 }
 
 static void nap(void)
@@ -233,10 +221,8 @@ static int begin_in_memory(struct connection *c, bool is_first)
 }
 
 /* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
-static int make_plain(struct connection *c, bool is_first)
+static int make_plain(struct connection *c)
 {
-    if (!is_first)
-        return SQLITE_BUSY;
     if (database_map(c, false) < 0)
         return database_fault_of_map(c, SQLITE_CANTOPEN);
     const int r = look_at_header(c, true);
@@ -250,13 +236,13 @@ static int make_plain(struct connection *c, bool is_first)
 static int try_memory(struct connection *c, bool is_first)
 {
     if (is_first && is_hot(c))
-        return database_needs_view(c) ? make_plain(c, is_first) : SQLITE_OK;
+        return database_needs_view(c) ? make_plain(c) : SQLITE_OK;
     return !is_first || c->db->is_busy || database_needs_view(c) ? begin_in_memory(c, is_first)
                                                                  : SQLITE_OK;
 }
 
-/* Calls one of these two with a door, and without other processes that come or go. The door stays open for db->memory. */
-static int at_a_door(struct connection *c, int (*call)(struct connection *c, bool is_first))
+/* Does that with a door, and without other processes that come or go. The door stays open for db->memory. */
+static int at_a_door(struct connection *c)
 {
     struct database *db = c->db;
     bool is_first;
@@ -269,7 +255,7 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
                            "(F_OFD_SETLK), which this kernel may not have",
                            c->name, strerror(errno));
     if (locks_open_door(&db->locks, db->fd, &is_first)) {
-        r = call(c, is_first);
+        r = try_memory(c, is_first);
         if (!db->memory)
             locks_close_door(&db->locks, is_first);
     }
@@ -277,25 +263,11 @@ static int at_a_door(struct connection *c, int (*call)(struct connection *c, boo
     return r;
 }
 
-/* Waits for other processes that begin or end, and for programs that are reading. */
-static int begin_memory(struct connection *c)
-{
-    const uint64_t end = locks_clock() + below_wait(c);
-    int r;
-    while ((r = at_a_door(c, try_memory)) == SQLITE_BUSY && locks_clock() < end)
-        nap();
-    return r;
-}
-
 /* SHARED by the VFS below. */
 static int begin_below(struct connection *c)
 {
     struct database *db = c->db;
-    int r = SQLITE_OK;
-    if (uses_below(c) && db->writable && !db->view && database_needs_view(c))
-        r = at_a_door(c, make_plain);
-    if (r == SQLITE_OK)
-        r = c->below->xLock(c->file, SQLITE_LOCK_SHARED);
+    int r = c->below->xLock(c->file, SQLITE_LOCK_SHARED);
     if (r != SQLITE_OK)
         return r;
     if (!db->view && database_needs_view(c)) {
@@ -316,23 +288,19 @@ static int begin_below(struct connection *c)
     return SQLITE_OK;
 }
 
-/* joins: also a plain database that others share in memory; or begins that, if it is read so often. With db->mapping. */
+/* joins: also a plain database that others share in memory; or begins that, if it is read so often. Waits for other processes that begin
+ * or end, and for programs that are reading, if it cannot be read otherwise. With db->mapping. */
 static int begin(struct connection *c, bool joins)
 {
     struct database *db = c->db;
     int r = SQLITE_OK;
-    if (!db->memory && db->writable && !db->below && !uses_below(c)) {
-        if (database_needs_view(c))
-            r = begin_memory(c);
-        else if (joins)
-            r = at_a_door(c, try_memory);
+    if (!db->memory && db->writable && !db->below) {
+        const bool must = database_needs_view(c);
+        const uint64_t end = must ? locks_clock() + wait_of(c) : 0;
+        while ((must || joins) && (r = at_a_door(c)) == SQLITE_BUSY && locks_clock() < end)
+            nap();
     }
     db->is_busy = false;
-    if (db->memory && uses_below(c))
-        return fault(SQLITE_BUSY,
-                     "%s: this process has the database open without share=stock and journal=file, "
-                     "too: all connections of a process must agree",
-                     c->name);
     return r;
 }
 
@@ -366,7 +334,7 @@ static int begin_or_join(struct connection *c, bool joins)
 {
     struct database *db = c->db;
     int r = SQLITE_OK;
-    if (!__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE) || uses_below(c)) {
+    if (!__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&db->mapping);
         r = begin(c, joins);
         pthread_mutex_unlock(&db->mapping);
@@ -549,7 +517,7 @@ static void unlock_words(struct connection *c, int level)
 static void count_begin(const struct connection *c)
 {
     struct database *db = c->db;
-    if (!c->writable || uses_below(c) || ++db->begun < BUSY_BEGINS)
+    if (!c->writable || ++db->begun < BUSY_BEGINS)
         return;
     const uint64_t time = locks_clock();
     __atomic_store_n(&db->is_busy, time - db->begun_at < BUSY_NS, __ATOMIC_RELAXED);
@@ -575,7 +543,7 @@ static int share_by_below(struct connection *c)
 static int lock_below(struct connection *c, int level)
 {
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
-    const uint64_t end = locks_clock() + below_wait(c);
+    const uint64_t end = locks_clock() + wait_of(c);
     int r;
     while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && waits && locks_clock() < end)
         nap();
@@ -588,7 +556,7 @@ static bool end_staging(struct connection *c, int before, int level)
 {
     char header[MASK_HEADER];
     struct database *db = c->db;
-    const bool stays = before == SQLITE_LOCK_EXCLUSIVE && !uses_below(c) &&
+    const bool stays = before == SQLITE_LOCK_EXCLUSIVE &&
                        mask_read(db->view, database_length(db), header) == 0 &&
                        mask_is_on(header) && go_on_in_memory(c, level);
     if (!stays)
@@ -643,7 +611,7 @@ static int share(struct connection *c)
         }
         const uint64_t now = locks_clock(); /* not in memory: it takes as long as the rest */
         if (!end)
-            end = now + below_wait(c);
+            end = now + wait_of(c);
         const bool is_over = now >= end;
         if (r == SQLITE_OK && !is_over && is_reserved_below(c)) {
             r = unlock_below(c, SQLITE_LOCK_SHARED, SQLITE_LOCK_NONE);
@@ -677,7 +645,7 @@ static bool has_new_wal(const struct connection *c)
  * COMMIT. */
 static int check_folder(const struct connection *c)
 {
-    char *folder = c->wants.journal_file ? NULL : database_forbidden_folder(c);
+    char *folder = database_forbidden_folder(c);
     if (!folder)
         return SQLITE_OK;
     const int r = fault(SQLITE_READONLY_DIRECTORY,

@@ -6,8 +6,6 @@
  *
  *   not yet written  the file is plain, and stays as it is. The first transaction that writes maps it, under EXCLUSIVE. When it gives that
  *                    back, the process goes on in memory; in WAL mode the file is made plain again instead
- *   share=stock      each transaction that writes maps the file, under EXCLUSIVE, and makes it plain before it gives that back
- *   journal=file     the VFS below does everything
  *   may not write    the process, to the file: it only reads. A reflection that it finds is mapped for the time of a transaction
  *
  * In memory: the process has a door (locks.h), which keeps SQLite's own VFS out. All locks are words in shared memory, until the last

@@ -7,8 +7,8 @@
 Writers through the VFS `ato` (SQLite's shell with the extension) move money between accounts. They are killed, or they
 close the database. Meanwhile stock SQLite (the shell, and Python) reads, writes, copies and checkpoints, and is killed
 too. Each answer that stock SQLite gets is correct or a refusal: the sum of the accounts never changes, and each
-writer's row is at least as new as the last commit acknowledged to that writer. While a writer has the database open by
-default, each answer is a refusal; with share=stock, stock SQLite commits too. At the end `ato` or a close makes the file
+writer's row is at least as new as the last commit acknowledged to that writer. While a writer has the database open,
+each answer is a refusal; in WAL mode stock SQLite commits too. At the end `ato` or a close makes the file
 plain, and stock SQLite reads it once more.
 
 ATO_TEST_PERCENT=1000 takes ten times as long.
@@ -26,9 +26,8 @@ import time
 import unittest
 
 ACCOUNTS, EACH = 200, 1000
-# default: stock SQLite is kept out while a writer has the database open; stock: ATO_SQLITE_SHARE=stock, they take turns; wal: the
-# same with journal_mode=wal; file: journal=file, with a journal on the disk; mixed: each writer takes one of stock and file
-MODES = ['default', 'stock', 'wal', 'file', 'mixed']
+# The journal modes. delete: stock SQLite is kept out while a writer has the database open; wal: they share it.
+MODES = ['delete', 'wal']
 BUSY = 'database is locked', 'database table is locked'
 REFUSED = 'file is not a database', *BUSY
 NOT_COPIED = 'is locked by a program', 'is in WAL mode', 'PRAGMA wal_checkpoint', 'a program was killed that wrote'
@@ -144,9 +143,9 @@ class Bank:
         self.writers = {}
         self.copies = self.answers = self.refusals = self.kept_out = self.kills = self.mixtures = 0
         self.must_be_busy = False
-        self.patience = 0.01 if mode == 'default' else 0.2  # seconds that stock SQLite waits for a lock
+        self.patience = 0.01 if mode == 'delete' else 0.2  # seconds that stock SQLite waits for a lock
         db = sqlite3.connect(self.path, isolation_level=None)
-        db.execute(f'PRAGMA journal_mode = {"wal" if mode == "wal" else "delete"}')
+        db.execute(f'PRAGMA journal_mode = {mode}')
         db.execute('CREATE TABLE account(id INTEGER PRIMARY KEY, n INTEGER, pad BLOB)')
         db.execute('CREATE TABLE told(number INTEGER PRIMARY KEY, k INTEGER)')
         db.executemany('INSERT INTO account VALUES(?, ?, randomblob(300))', [(i, EACH) for i in range(ACCOUNTS)])
@@ -156,19 +155,16 @@ class Bank:
         self.look(self.before)
 
     def ato(self, number):
-        mode = self.dice.choice(['stock', 'file']) if self.mode == 'mixed' else self.mode
-        uri = f'file:{self.path}?vfs=ato' + ('&journal=file' if mode == 'file' else '')
         dice = random.Random(self.dice.random())
         first = self.told.get(number, 0)
 
         def lines():
-            yield 0, f'.bail on\n.load {EXTENSION}\n.open {uri}\n.timeout 20000\n'
+            yield 0, f'.bail on\n.load {EXTENSION}\n.open file:{self.path}?vfs=ato\n.timeout 20000\n'
             # If a transaction was interrupted in COMMIT, it may be committed or not: its number is not used again.
             for k in range(first + 2, first + 10**7):
                 yield k, ';\n'.join(transaction(dice, number, k)) + f';\nSELECT {k};\n'
 
-        words = {'ATO_LOG': self.log, 'ATO_SQLITE_SHARE': 'stock' if mode in ('stock', 'wal') else 'ato',
-                 'ATO_READ_POLICY': dice.choice(['lazy', 'eager'])}
+        words = {'ATO_LOG': self.log, 'ATO_READ_POLICY': dice.choice(['lazy', 'eager'])}
         return Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], words, lines(), first)
 
     def start(self, number):
@@ -316,10 +312,10 @@ class Bank:
             for number in 1, 2, STOCK_WRITER:
                 if number not in self.writers and self.dice.random() < 0.7:
                     self.start(number)
-            if self.dice.random() < 0.3 and (self.mode != 'default' or not self.ours()):
+            if self.dice.random() < 0.3 and (self.mode != 'delete' or not self.ours()):
                 self.wait_for_stock()
             for _ in range(self.dice.randrange(5)):
-                self.must_be_busy = self.mode == 'default' and any(writer.has_committed() for writer in self.ours())
+                self.must_be_busy = self.mode == 'delete' and any(writer.has_committed() for writer in self.ours())
                 self.dice.choice(deeds)()
             self.must_be_busy = False
             for number in list(self.writers):
@@ -328,7 +324,7 @@ class Bank:
             if not self.writers:
                 self.mixtures += self.is_unmasked_a_mixture()
                 self.look_new()
-                if self.mode == 'default' and self.dice.random() < 0.5:
+                if self.mode == 'delete' and self.dice.random() < 0.5:
                     self.make_plain()
                     self.start(STOCK_WRITER)
                     self.wait_for_stock()
@@ -340,10 +336,7 @@ class Bank:
         if self.dice.random() < 0.5:
             subprocess.run([ATO, 'deploy', self.path], check=True, capture_output=True)
         else:
-            # In WAL mode a stock connection keeps a lock as long as it is open.
-            share = 'stock' if self.mode == 'wal' else 'ato'
             done = subprocess.run(['sqlite3', '-batch', '-bail'], capture_output=True, text=True, check=False,
-                                  env={**os.environ, 'ATO_SQLITE_SHARE': share},
                                   input=f'.load {EXTENSION}\n.open file:{self.path}?vfs=ato\nSELECT count(*) FROM account;\n')
             if done.returncode or done.stderr:
                 raise AssertionError(f'cannot be opened: {done.stderr}')
@@ -386,9 +379,9 @@ class Beside(unittest.TestCase):
                 with self.subTest(mode=mode, folder=parent, ATO_TEST_SEED=SEED):
                     banks.append(self.try_mode(mode, parent, dice))
         # What has to be seen at least once; that depends on when the processes are killed.
-        goals = [*((mode, 'a copy by ato cp', lambda bank: bank.copies) for mode in MODES if mode != 'wal'),
-                 ('default', 'a refusal while a writer has it open', lambda bank: bank.kept_out),
-                 ('default', 'a mixture below the mask', lambda bank: bank.mixtures),
+        goals = [('delete', 'a copy by ato cp', lambda bank: bank.copies),
+                 ('delete', 'a refusal while a writer has it open', lambda bank: bank.kept_out),
+                 ('delete', 'a mixture below the mask', lambda bank: bank.mixtures),
                  *((mode, 'a commit of stock SQLite', lambda bank: bank.told.get(STOCK_WRITER)) for mode in MODES)]
         for mode, what, saw in goals:
             for _ in range(50):
@@ -407,7 +400,7 @@ class Beside(unittest.TestCase):
             yield 1, 'PRAGMA journal_mode = delete;\nSELECT 1;\n'
             is_copied.wait(60)
 
-        writer = Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], {'ATO_SQLITE_SHARE': 'ato'}, lines())
+        writer = Writer(['stdbuf', '-oL', 'sqlite3', '-batch'], {}, lines())
         try:
             writer.wait(30)
             with open(path, 'rb') as file:

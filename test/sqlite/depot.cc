@@ -152,8 +152,7 @@ static sql::Db open_both(const Script &s, const Place &place, bool fast)
 {
     if (s.domain)
         setenv("ATO_DURABILITY", s.domain, 1);
-    const std::string parameters = std::string(s.parameters) + (*s.parameters ? "&" : "") +
-                                   (fast ? "unmap=fast" : "unmap=plain");
+    const std::string parameters = fast ? "unmap=fast" : "unmap=plain";
     sql::Db db(place.path(0), parameters);
     prepare(db);
     must(db, "ATTACH '" + sql::uri(place.path(1), parameters) + "' AS other");

@@ -22,10 +22,9 @@ constexpr unsigned FILES = 2;
 struct Script {
     const char *name;
     std::vector<const char *> journal_modes, synchronous;
-    const char *parameters; /* of the URI */
-    const char *domain;     /* ATO_DURABILITY; NULL: not set */
-    bool together;          /* a transaction is in both files or in neither */
-    unsigned writers = 1;   /* processes at once */
+    const char *domain;   /* ATO_DURABILITY; NULL: not set */
+    bool together;        /* a transaction is in both files or in neither */
+    unsigned writers = 1; /* processes at once */
     rig::Medium medium = rig::Medium::Memory;
 };
 

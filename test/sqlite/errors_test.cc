@@ -30,11 +30,10 @@ class SqliteErrors : public Lab
     }
 };
 
-TEST_F(SqliteErrors, UnknownParametersAreRefused)
+TEST_F(SqliteErrors, UnknownValuesOfParametersAreRefused)
 {
     make();
-    for (const char *parameters :
-         {"journal=disk", "unmap=slow", "journal=", "share=all", "share="}) {
+    for (const char *parameters : {"unmap=slow", "unmap=", "prefer=both"}) {
         (void)logged();
         const Db db(path(), parameters);
         EXPECT_EQ(db.opened, SQLITE_CANTOPEN) << parameters;
@@ -42,6 +41,24 @@ TEST_F(SqliteErrors, UnknownParametersAreRefused)
     }
     EXPECT_EQ(left(), 0u);
     EXPECT_EQ(stock_sum(path()), "6");
+}
+
+/* Only the values that had an effect: the others were the defaults. */
+TEST_F(SqliteErrors, ParametersOfOlderVersionsAreRefused)
+{
+    make();
+    for (const char *parameters : {"journal=file", "share=stock", "share=ato&journal=File"}) {
+        EXPECT_EQ(Db(path(), parameters).opened, SQLITE_CANTOPEN) << parameters;
+        EXPECT_TRUE(logged("are not possible any more")) << parameters;
+    }
+    EXPECT_EQ(Db(path(), "journal=memory&share=ato").number("SELECT sum(a) FROM t"), 6);
+    for (const auto &[variable, value] :
+         {std::pair("ATO_SQLITE_JOURNAL", "file"), std::pair("ATO_SQLITE_SHARE", "stock")}) {
+        setenv(variable, value, 1);
+        EXPECT_EQ(Db(path()).opened, SQLITE_CANTOPEN) << variable;
+        EXPECT_EQ(Db(path(), "journal=memory&share=ato").opened, SQLITE_OK) << variable;
+        unsetenv(variable);
+    }
 }
 
 TEST_F(SqliteErrors, MaxSizeThatIsNotANumberIsRefused)
@@ -87,7 +104,7 @@ TEST_F(SqliteErrors, SetUserIdProgramsIgnoreTheEnvironment)
         ASSERT_EQ(chmod(program.c_str(), mode), 0);
         const pid_t child = fork();
         if (child == 0) {
-            setenv("ATO_SQLITE_JOURNAL", "nowhere", 1);
+            setenv("ATO_SQLITE_JOURNAL", "file", 1); /* it is refused */
             if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
                 _exit(3);
             _exit(system((program + " --gtest_filter='*LastCloseLeavesAPlainFile' >/dev/null")
@@ -108,7 +125,7 @@ TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
         ASSERT_EQ(mkdir(deep.c_str(), 0700), 0);
     }
     (void)logged();
-    const Db db(deep + "/long.db", "journal=wherever");
+    const Db db(deep + "/long.db", "unmap=wherever");
     EXPECT_EQ(db.opened, SQLITE_CANTOPEN);
     std::string whole;
     for (std::string entry : logged()) {
@@ -119,7 +136,7 @@ TEST_F(SqliteErrors, LongSentencesAreLoggedAsAWhole)
         whole += entry;
     }
     EXPECT_NE(
-        whole.find(deep + "/long.db: journal=wherever is not possible: it must be memory or file"),
+        whole.find(deep + "/long.db: unmap=wherever is not possible: it must be plain or fast"),
         std::string::npos)
         << whole;
 }
@@ -382,7 +399,7 @@ TEST_F(SqliteErrors, ANameTooLongForAJournalNameWorks)
 TEST_F(SqliteErrors, AFolderWithTheJournalsNameIsAnErrorBeforeTheCommit)
 {
     ASSERT_EQ(mkdir(path("b.db-journal").c_str(), 0700), 0);
-    EXPECT_EQ(Db(path("b.db"), "share=stock").run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
+    EXPECT_EQ(Db(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
     EXPECT_EQ(Db::stock(path("b.db")).run("CREATE TABLE t(a)"), SQLITE_CANTOPEN);
     ASSERT_EQ(rmdir(path("b.db-journal").c_str()), 0);
     EXPECT_EQ(Db(path("b.db")).number("SELECT count(*) FROM sqlite_master"), 0);

@@ -123,21 +123,18 @@ static std::vector<Script> scripts()
                                     safe = {"normal", "full", "extra"},
                                     any = {"off", "normal", "full", "extra"};
     return {
-        {"Both", rollback, safe, "", nullptr, true},
-        {"BothMsync", rollback, safe, "", "msync", true},
-        {"BothProcess", rollback, safe, "", "process", true},
-        {"BothWithJournals", rollback, safe, "journal=file", nullptr, true},
-        {"EachInMemory", {"memory"}, any, "", nullptr, false},
-        {"EachWithoutSync", rollback, {"off"}, "", nullptr, false},
-        {"EachWithoutJournal", {"off"}, any, "", nullptr, false},
-        {"EachByWal", {"wal"}, any, "", nullptr, false},
-        {"EachByAnyMode", {"wal", "delete", "persist"}, safe, "", nullptr, false},
-        {"BothBySeveral", rollback, safe, "", nullptr, true, 3},
-        {"BothMsyncBySeveral", rollback, safe, "", "msync", true, 3, rig::Medium::Disk},
-        {"BothProcessBySeveral", rollback, safe, "", "process", true, 3, rig::Medium::Disk},
-        {"BothSharedBySeveral", rollback, safe, "share=stock", nullptr, true, 3},
-        {"BothWithJournalsBySeveral", {"delete"}, safe, "journal=file", nullptr, true, 3},
-        {"EachByWalBySeveral", {"wal"}, any, "", nullptr, false, 3},
+        {"Both", rollback, safe, nullptr, true},
+        {"BothMsync", rollback, safe, "msync", true},
+        {"BothProcess", rollback, safe, "process", true},
+        {"EachInMemory", {"memory"}, any, nullptr, false},
+        {"EachWithoutSync", rollback, {"off"}, nullptr, false},
+        {"EachWithoutJournal", {"off"}, any, nullptr, false},
+        {"EachByWal", {"wal"}, any, nullptr, false},
+        {"EachByAnyMode", {"wal", "delete", "persist"}, safe, nullptr, false},
+        {"BothBySeveral", rollback, safe, nullptr, true, 3},
+        {"BothMsyncBySeveral", rollback, safe, "msync", true, 3, rig::Medium::Disk},
+        {"BothProcessBySeveral", rollback, safe, "process", true, 3, rig::Medium::Disk},
+        {"EachByWalBySeveral", {"wal"}, any, nullptr, false, 3},
     };
 }
 

@@ -55,30 +55,6 @@ TEST_F(SqliteNeighbours, AFailedStatementLeavesNothing)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-/* SQLite does not mistake a journal in memory, given up or kept, for a hot journal on the disk. */
-TEST_F(SqliteNeighbours, AJournalOnTheDiskIsRolledBackOnce)
-{
-    for (const char *mode : {"DELETE", "PERSIST", "TRUNCATE"}) {
-        const std::string name = std::string(mode) + ".db";
-        make(name);
-        Db db(path(name), "share=stock");
-        MUST(db, std::string("PRAGMA cache_size=5; PRAGMA journal_mode=") + mode);
-        MUST(db, "INSERT INTO t VALUES(50, 50); DELETE FROM t WHERE a=50");
-        fail_for_want_of_room(db);
-        (void)db.run("ROLLBACK");
-        Remote third;
-        ASSERT_EQ(third.open(path(name), "journal=file"), SQLITE_OK) << third.error();
-        ASSERT_EQ(third.run("PRAGMA cache_size=5; BEGIN; UPDATE t SET b=-a; " + fill("t", 10, 300)),
-                  SQLITE_OK);
-        third.kill();
-        MUST(db, "INSERT INTO t VALUES(20, 20)");
-        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 26) << mode;
-        Db second(path(name), "share=stock");
-        EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 26) << mode;
-        EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok") << mode;
-    }
-}
-
 TEST_F(SqliteNeighbours, ATransactionContinuesInSuccessiveThreads)
 {
     make();
@@ -194,11 +170,6 @@ TEST_F(SqliteNeighbours, WithoutLocksSQLitesOwnVfsReadsThePlainFile)
     MUST(masks, "DELETE FROM t WHERE a=4");
     EXPECT_EQ(masks.close(), SQLITE_OK);
     EXPECT_EQ(reader.number("SELECT sum(a) FROM t"), 6);
-    Db db(path(), "journal=file");
-    MUST(db, "PRAGMA cache_size=5; BEGIN; UPDATE t SET b=-a; " + fill("t", 10, 300));
-    EXPECT_EQ(names(), "a.db a.db-journal");
-    MUST(db, "ROLLBACK");
-    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
 }
 
 TEST_F(SqliteNeighbours, AForkedChildOpensItAnew)

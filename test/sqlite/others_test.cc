@@ -143,57 +143,6 @@ TEST_F(SqliteOthers, KeepAtoFromWritingIfTheyWereThereFirst)
     EXPECT_EQ(stock_sum(path()), "10");
 }
 
-/* Stock connections have it open all the time, and cache pages. */
-TEST_F(SqliteOthers, TakeTurnsWithConnectionsThatShare)
-{
-    for (const char *mode : {"delete", "wal"}) {
-        support::write_file(path(), {});
-        look();
-        ASSERT_EQ(other.run(std::string("PRAGMA journal_mode=") + mode), SQLITE_OK);
-        const Db db(path(), "share=stock"), stock = Db::stock(path());
-        for (int i = 4; i < 30; i++) {
-            const std::string insert = "INSERT INTO t VALUES(" + std::to_string(i) + "," +
-                                       std::to_string(i) + "||zeroblob(3000))";
-            EXPECT_EQ(i % 3 == 0   ? other.run(insert)
-                      : i % 3 == 1 ? db.run(insert)
-                                   : stock.run(insert),
-                      SQLITE_OK)
-                << db.error();
-            EXPECT_EQ(db.number("SELECT count(*) FROM t"), i);
-            EXPECT_EQ(stock.number("SELECT count(*) FROM t"), i);
-            EXPECT_EQ(other.text("SELECT count(*) FROM t"), std::to_string(i));
-            if (i % 10 == 0) {
-                MUST(db, "DELETE FROM t WHERE a=1; VACUUM; INSERT INTO t VALUES(1, 'one')");
-            }
-        }
-        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(left(), 0u);
-        ASSERT_EQ(other.close(), SQLITE_OK);
-    }
-}
-
-TEST_F(SqliteOthers, AProcessSharesInOneWay)
-{
-    make();
-    Db db(path());
-    MUST(db, "UPDATE t SET a=a");
-    for (const char *how : {"share=stock", "journal=file"}) {
-        const Db second(path(), how);
-        EXPECT_EQ(second.run("SELECT * FROM t"), SQLITE_BUSY);
-        EXPECT_TRUE(logged("all connections of a process must agree"));
-    }
-    db.close();
-    Db shares(path(), "share=stock");
-    MUST(shares, "BEGIN; SELECT * FROM t");
-    Db second(path());
-    EXPECT_EQ(second.number("SELECT sum(a) FROM t"), 6);
-    EXPECT_EQ(second.run("INSERT INTO t VALUES(4, 4)"), SQLITE_BUSY) << "the other one reads";
-    MUST(shares, "COMMIT");
-    MUST(second, "INSERT INTO t VALUES(4, 4)");
-    EXPECT_EQ(shares.run("SELECT * FROM t"), SQLITE_BUSY);
-}
-
 /* A connection through ato and one through SQLite's own VFS commit in turns: each reads all commits. */
 TEST_F(SqliteOthers, SeeEachCommitOfATurn)
 {
@@ -262,7 +211,7 @@ TEST_F(SqliteOthers, ReadAndWriteADatabaseThatAtoHasOnlyRead)
 }
 
 /* The kill comes at any moment of transactions that change all rows. */
-TEST_F(SqliteOthers, AreRefusedOrReadOneStateAfterAKillOfAWriterThatShares)
+TEST_F(SqliteOthers, AreRefusedOrReadOneStateAfterAKillOfAWriter)
 {
     static constexpr char STATE[] =
         "SELECT min(CAST(b AS INTEGER))||' '||max(CAST(b AS INTEGER))||' '||n FROM t, g";
@@ -284,7 +233,7 @@ TEST_F(SqliteOthers, AreRefusedOrReadOneStateAfterAKillOfAWriterThatShares)
         support::Pipe begins;
         const pid_t pid = fork();
         if (pid == 0) {
-            const Db db(path(), "share=stock");
+            const Db db(path());
             begins.tell();
             while (db.run("BEGIN IMMEDIATE; UPDATE g SET n=n+1; UPDATE t SET b=(SELECT n FROM g)||"
                           "'-'||a||hex(zeroblob(300)); COMMIT") == SQLITE_OK)
@@ -298,7 +247,7 @@ TEST_F(SqliteOthers, AreRefusedOrReadOneStateAfterAKillOfAWriterThatShares)
         waitpid(pid, &status, 0);
         ASSERT_TRUE(WIFSIGNALED(status));
         const std::string seen = other.text(STATE);
-        const std::string now = Db(path(), round % 2 ? "share=stock" : "").text(STATE);
+        const std::string now = Db(path()).text(STATE);
         if (now == state(*told + 1))
             ++*told;
         EXPECT_GE(*told, before);
@@ -395,21 +344,6 @@ TEST_F(SqliteOthers, AreNotLockedOutByAForkedChild)
     EXPECT_EQ(Db(path()).number("SELECT sum(a) FROM t"), 10);
     EXPECT_EQ(other.text("SELECT sum(a) FROM t"), "10");
     over.tell();
-}
-
-/* One process has its journal on the disk and writes through; the other stages its writes. */
-TEST_F(SqliteOthers, SeeCommitsOfAProcessThatWritesThrough)
-{
-    make();
-    ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
-    ASSERT_EQ(other.text("SELECT sum(a) FROM t"), "6");
-    Db db(path(), "share=stock");
-    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
-    EXPECT_EQ(other.run(fill("t", 100, 300)), SQLITE_OK) << other.error();
-    MUST(db, "INSERT INTO t VALUES(4, 4)");
-    EXPECT_EQ(other.run("INSERT INTO t VALUES(5, 5)"), SQLITE_OK) << other.error();
-    EXPECT_EQ(db.number("SELECT sum(a) FROM t WHERE a<100"), 15);
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
 /* SQLite reads 4096 bytes before it knows the page size. */
@@ -528,20 +462,6 @@ TEST_F(SqliteOthers, DoNotRemoveTheGuardOfAWriter)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* With a journal on the disk, the VFS below cuts the file. */
-TEST_F(SqliteOthers, CutARolledBackDatabaseToSizeZero)
-{
-    Db db(path(), "journal=file");
-    MUST(db, "PRAGMA cache_size=1; BEGIN; CREATE TABLE t(a)");
-    MUST(db, "CREATE TABLE u(a); INSERT INTO t VALUES(zeroblob(100000)); INSERT INTO u "
-             "VALUES(zeroblob(100000))");
-    EXPECT_GT(support::read_file(path()).size(), 0u);
-    MUST(db, "ROLLBACK");
-    EXPECT_EQ(db.close(), SQLITE_OK);
-    EXPECT_EQ(logged(), std::vector<std::string>());
-    EXPECT_EQ(support::read_file(path()).size(), 0u);
-}
-
 /* The other bytes of a copy are in the reflection of its original. */
 TEST_F(SqliteOthers, CopyIsRefusedUntilItIsOpenedWithPreferFile)
 {
@@ -550,23 +470,17 @@ TEST_F(SqliteOthers, CopyIsRefusedUntilItIsOpenedWithPreferFile)
     ASSERT_EQ(other.run("UPDATE t SET b=a*7"), SQLITE_OK);
     support::write_file(path("copy.db"), support::read_file(path()));
     EXPECT_EQ(Db::stock(path("copy.db")).run("SELECT * FROM t"), SQLITE_NOTADB);
-    for (const char *how : {"", "mode=ro", "mode=ro&prefer=file", "journal=file", "share=stock",
-                            "prefer=reflection"}) {
+    for (const char *how : {"", "mode=ro", "mode=ro&prefer=file", "prefer=reflection"}) {
         EXPECT_EQ(Db(path("copy.db"), how).run("SELECT * FROM t"), SQLITE_CANTOPEN) << how;
         EXPECT_TRUE(logged("copy.db: this is a copy of a database that was not plain")) << how;
     }
-    for (const bool shared : {true, false}) {
-        const std::string name = path(shared ? "shared.db" : "copy.db");
-        support::write_file(name, support::read_file(path()));
-        {
-            const Db db(name, shared ? "prefer=file&share=stock" : "prefer=file"),
-                second(name, shared ? "share=stock" : "");
-            EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
-            MUST(second, "UPDATE t SET b=a+5; INSERT INTO t VALUES(4, 4)");
-            EXPECT_EQ(db.number("SELECT sum(b) FROM t"), 25);
-        }
-        EXPECT_EQ(stock_sum(name), "10");
+    {
+        const Db db(path("copy.db"), "prefer=file"), second(path("copy.db"));
+        EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 6);
+        MUST(second, "UPDATE t SET b=a+5; INSERT INTO t VALUES(4, 4)");
+        EXPECT_EQ(db.number("SELECT sum(b) FROM t"), 25);
     }
+    EXPECT_EQ(stock_sum(path("copy.db")), "10");
 }
 
 /* Without the mask, stock SQLite reads a state that is neither old nor new. */

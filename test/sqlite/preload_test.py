@@ -118,11 +118,10 @@ class Preload(Lab):
         self.assertIn('ato/unix\n', said)
         said = self.run_it(ATO, 'sqlite', '--path', 'in', 'sqlite3', 'b.db', *words)
         self.assertEqual(said, 'unix\n')
-        # Other programs are refused while it is open, unless it is shared.
+        # Other programs are refused while it is open.
         look = '.shell env -u LD_PRELOAD sqlite3 in/c.db "SELECT a FROM t"'
         self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', CREATE, look)
         self.assertIn('database is locked', self.complaint)
-        self.assertEqual(self.run_it(ATO, 'sqlite', 'sqlite3', 'in/c.db', 'UPDATE t SET a=2', look, ATO_SQLITE_SHARE='stock'), '2\n')
 
     def test_a_database_that_cannot_be_mapped_is_reported_and_nothing_else_is(self):
         self.run_it('sqlite3', 'a.db', CREATE)

@@ -13,55 +13,36 @@ namespace sql
 TEST_F(SqliteSeveral, CommitAsOne)
 {
     make_both();
-    for (const char *parameters : {"", "share=stock"})
-        for (const char *mode : {"delete", "truncate", "persist"}) {
-            SCOPED_TRACE(std::string(parameters) + mode);
-            Db db = open_both(parameters);
-            MUST(db, std::string("PRAGMA main.journal_mode=") + mode +
-                         "; PRAGMA other.journal_mode=" + mode);
-            MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-            EXPECT_EQ(both(db), "16 26");
-            EXPECT_EQ(names(), "a.db b.db");
-            MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
-            MUST(db, "ROLLBACK");
-            EXPECT_EQ(both(db), "16 26");
-            MUST(db,
-                 "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20; COMMIT");
-            db.close();
-            EXPECT_EQ(stock_sum(path()), "6");
-            EXPECT_EQ(stock_sum(second()), "6");
-        }
+    for (const char *mode : {"delete", "truncate", "persist"}) {
+        SCOPED_TRACE(mode);
+        Db db = open_both();
+        MUST(db, std::string("PRAGMA main.journal_mode=") + mode +
+                     "; PRAGMA other.journal_mode=" + mode);
+        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
+        EXPECT_EQ(both(db), "16 26");
+        EXPECT_EQ(names(), "a.db b.db");
+        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
+        MUST(db, "ROLLBACK");
+        EXPECT_EQ(both(db), "16 26");
+        MUST(db, "BEGIN; DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20; COMMIT");
+        db.close();
+        EXPECT_EQ(stock_sum(path()), "6");
+        EXPECT_EQ(stock_sum(second()), "6");
+    }
 }
 
 TEST_F(SqliteSeveral, OfAKilledProcessAreInNeitherDatabase)
 {
-    Remote third;
     make_both();
-    for (const char *parameters : {"", "share=stock"}) {
-        Remote &writer = *parameters ? third : other;
-        ASSERT_EQ(writer.open(path(), parameters), SQLITE_OK);
-        ASSERT_EQ(writer.run("ATTACH '" + uri(second(), parameters) +
-                             "' AS other; PRAGMA main.cache_size=5; " + CHANGE_BOTH + ";" +
-                             fill("main.t", 100, 300)),
-                  SQLITE_OK);
-        writer.kill();
-        Db db = open_both(parameters);
-        EXPECT_EQ(both(db), "6 6") << parameters;
-        MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
-        EXPECT_EQ(both(db), "16 26") << parameters;
-        MUST(db, "DELETE FROM main.t WHERE a=10; DELETE FROM other.t WHERE a=20");
-    }
-}
-
-TEST_F(SqliteSeveral, WithTheirJournalsOnTheDiskCommitByThem)
-{
-    make_both();
-    Db db = open_both("journal=file");
-    MUST(db, std::string(CHANGE_BOTH));
-    EXPECT_EQ(names(), "a.db a.db-journal b.db b.db-journal");
-    MUST(db, "COMMIT");
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("ATTACH '" + uri(second()) + "' AS other; PRAGMA main.cache_size=5; " +
+                        CHANGE_BOTH + ";" + fill("main.t", 100, 300)),
+              SQLITE_OK);
+    other.kill();
+    const Db db = open_both();
+    EXPECT_EQ(both(db), "6 6");
+    MUST(db, std::string(CHANGE_BOTH) + "; COMMIT");
     EXPECT_EQ(both(db), "16 26");
-    EXPECT_EQ(names(), "a.db b.db");
 }
 
 /* Of other folders, file systems, users and VFSs, in all journal modes. */
@@ -73,15 +54,13 @@ TEST_F(SqliteSeveral, OfAllKindsCommitAsOne)
     MUST(Db::stock(far), "CREATE TABLE t(a INTEGER PRIMARY KEY, b); INSERT INTO t VALUES(6, 'x')");
     chmod(path().c_str(), 0666);
     chmod(second().c_str(), 0600);
-    for (const std::string main : {"", "stock", "journal=file", "share=stock"})
-        for (const std::string &other :
-             {uri(second()), "file:" + second() + "?vfs=unix", uri(far),
-              uri(second(), "journal=file"), uri(second(), "share=stock")})
+    for (const bool is_stock : {false, true})
+        for (const std::string &other : {uri(second()), "file:" + second() + "?vfs=unix", uri(far)})
             for (const char *mode : {"delete", "truncate", "persist", "memory", "wal"})
                 for (const char *locking : {"normal", "exclusive"}) {
-                    const bool is_stock = main == "stock";
-                    SCOPED_TRACE(main + " " + other + " " + mode + " " + locking);
-                    Db db = is_stock ? Db::stock(path()) : Db(path(), main);
+                    SCOPED_TRACE(std::string(is_stock ? "stock " : "") + other + " " + mode + " " +
+                                 locking);
+                    Db db = is_stock ? Db::stock(path()) : Db(path());
                     MUST(db, "ATTACH '" + other + "' AS other; PRAGMA other.journal_mode=" + mode +
                                  "; PRAGMA other.locking_mode=" + locking);
                     for (int turn = 0; turn < 2; turn++) {

@@ -200,102 +200,10 @@ TEST_F(SqliteTransactions, OfSqlitesVfsAreRolledBackByTheirHotJournal)
     EXPECT_EQ(stock_sum(path()), std::to_string(45151 - 45 + 6 - 1));
 }
 
-/* ---- journals on the disk ---- */
-
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskAreSqlitesOwn)
-{
-    make();
-    Db db(path(), "journal=file");
-    MUST(db, std::string(SMALL_CACHE) + "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300));
-    EXPECT_EQ(names(), "a.db a.db-journal");
-    MUST(db, "ROLLBACK");
-    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
-    MUST(db, "BEGIN; " + fill("t", 10, 300) + "; COMMIT");
-    EXPECT_EQ(names(), "a.db");
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-}
-
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskOfAKilledProcessAreRolledBack)
-{
-    make();
-    ASSERT_EQ(other.open(path(), "journal=file"), SQLITE_OK);
-    ASSERT_EQ(
-        other.run(std::string(SMALL_CACHE) + "BEGIN; UPDATE t SET b=a; " + fill("t", 10, 300)),
-        SQLITE_OK);
-    other.kill();
-    EXPECT_EQ(names(), "a.db a.db-journal");
-    Db db(path(), "journal=file");
-    EXPECT_EQ(db.text("SELECT group_concat(b) FROM t"), "one,two,three");
-    EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
-    EXPECT_EQ(names(), "a.db");
-}
-
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskLeaveAFileThatCanBeCopied)
-{
-    make();
-    Db db(path(), "journal=file");
-    for (const char *change :
-         {"INSERT INTO t VALUES(4, 'four')", "UPDATE t SET b=zeroblob(3000)||a",
-          "DELETE FROM t WHERE a=4; VACUUM"}) {
-        MUST(db, change);
-        /* Copied in a child: if this process closed the file, SQLite would lose its locks on it. */
-        ASSERT_EQ(support::in_child(
-                      [&] { return std::filesystem::copy_file(path(), path("copy.db")) ? 0 : 1; }),
-                  0);
-        EXPECT_EQ(stock_sum(path("copy.db")), db.text("SELECT sum(a) FROM t")) << change;
-        unlink(path("copy.db").c_str());
-    }
-}
-
-TEST_F(SqliteTransactions, WithAJournalOnTheDiskSeeCommitsOfAnotherVfs)
-{
-    make();
-    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
-    Db db(path(), "journal=file"), second(path(), "journal=file");
-    EXPECT_EQ(db.text("SELECT sum(a) FROM t"), "6");
-    for (int turn = 0; turn < 4; turn++) {
-        EXPECT_EQ(other.run(fill("t", 10, 300)), SQLITE_OK) << other.error();
-        EXPECT_EQ(db.text("SELECT count(*) FROM t"), "294");
-        EXPECT_EQ(second.text("SELECT count(*) FROM t"), "294");
-        EXPECT_EQ(second.text("PRAGMA integrity_check"), "ok");
-        MUST(db, "UPDATE t SET b=printf('%700d', a)");
-        EXPECT_EQ(other.text("SELECT sum(length(b)) FROM t"), "205800");
-        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
-        EXPECT_EQ(other.run("DELETE FROM t WHERE a>5; VACUUM"), SQLITE_OK) << other.error();
-        EXPECT_EQ(second.text("SELECT count(*) FROM t"), "3");
-        EXPECT_EQ(db.text("SELECT count(*) FROM t"), "3");
-        MUST(db, "INSERT INTO t VALUES(5, 'five')");
-        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "4");
-        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
-        MUST(second, fill("t", 10, 1000));
-        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "995");
-        MUST(second, "DELETE FROM t WHERE a>3; VACUUM");
-        EXPECT_EQ(other.text("SELECT count(*) FROM t"), "3");
-        EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
-    }
-}
-
-TEST_F(SqliteTransactions, HaveTheirJournalsWhereTheEnvironmentSays)
-{
-    make();
-    setenv("ATO_SQLITE_JOURNAL", "file", 1);
-    Db db(path());
-    MUST(db, "BEGIN; UPDATE t SET b=a");
-    EXPECT_EQ(names(), "a.db a.db-journal");
-    MUST(db, "COMMIT");
-    db = Db(path(), "journal=memory");
-    MUST(db, "BEGIN; UPDATE t SET b=a+10");
-    EXPECT_EQ(names(), "a.db");
-    MUST(db, "COMMIT");
-    setenv("ATO_SQLITE_JOURNAL", "nowhere", 1);
-    EXPECT_EQ(Db(path()).opened, SQLITE_CANTOPEN);
-    unsetenv("ATO_SQLITE_JOURNAL");
-}
-
 /* ---- every mode ---- */
 
 struct Mode {
-    const char *journal, *locking, *parameters;
+    const char *journal, *locking;
 };
 
 class SqliteModes : public Lab, public testing::WithParamInterface<Mode>
@@ -309,7 +217,7 @@ TEST_P(SqliteModes, WriteRollBackAndVacuumAtAnyPageSize)
         for (const char *synchronous : {"off", "normal", "full", "extra"}) {
             SCOPED_TRACE(std::to_string(page) + " " + synchronous);
             const std::string file = path(std::to_string(page) + synchronous);
-            Db db(file, m.parameters);
+            Db db(file);
             MUST(db, "PRAGMA page_size=" + std::to_string(page) + "; PRAGMA synchronous=" +
                          synchronous + "; PRAGMA locking_mode=" + m.locking +
                          "; PRAGMA journal_mode=" + m.journal);
@@ -328,23 +236,15 @@ TEST_P(SqliteModes, WriteRollBackAndVacuumAtAnyPageSize)
     EXPECT_EQ(left(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, SqliteModes,
-    testing::Values(
-        Mode{"delete", "normal", ""}, Mode{"truncate", "normal", ""}, Mode{"persist", "normal", ""},
-        Mode{"memory", "normal", ""}, Mode{"off", "normal", ""}, Mode{"wal", "normal", ""},
-        Mode{"delete", "exclusive", ""}, Mode{"truncate", "exclusive", ""},
-        Mode{"persist", "exclusive", ""}, Mode{"memory", "exclusive", ""},
-        Mode{"off", "exclusive", ""}, Mode{"wal", "exclusive", ""},
-        Mode{"delete", "normal", "journal=file"}, Mode{"wal", "normal", "journal=file"},
-        Mode{"persist", "exclusive", "journal=file"}, Mode{"delete", "normal", "share=stock"},
-        Mode{"persist", "normal", "share=stock"}, Mode{"off", "normal", "share=stock"},
-        Mode{"wal", "normal", "share=stock"}, Mode{"truncate", "exclusive", "share=stock"},
-        Mode{"wal", "exclusive", "share=stock"}),
-    [](const auto &info) {
-        const std::string parameters = info.param.parameters;
-        return std::string(info.param.journal) + "_" + info.param.locking +
-               (parameters.empty() ? "" : "_" + parameters.substr(parameters.find('=') + 1));
-    });
+INSTANTIATE_TEST_SUITE_P(All, SqliteModes,
+                         testing::Values(Mode{"delete", "normal"}, Mode{"truncate", "normal"},
+                                         Mode{"persist", "normal"}, Mode{"memory", "normal"},
+                                         Mode{"off", "normal"}, Mode{"wal", "normal"},
+                                         Mode{"delete", "exclusive"}, Mode{"truncate", "exclusive"},
+                                         Mode{"persist", "exclusive"}, Mode{"memory", "exclusive"},
+                                         Mode{"off", "exclusive"}, Mode{"wal", "exclusive"}),
+                         [](const auto &info) {
+                             return std::string(info.param.journal) + "_" + info.param.locking;
+                         });
 
 } // namespace sql

@@ -150,28 +150,6 @@ TEST_F(SqliteVfs, ReadPolicyIsTakenFromTheEnvironment)
     unsetenv("ATO_READ_POLICY");
 }
 
-TEST_F(SqliteVfs, IsSharedAsTheEnvironmentSays)
-{
-    make();
-    const Db stock = Db::stock(path());
-    setenv("ATO_SQLITE_SHARE", "stock", 1);
-    {
-        const Db db(path());
-        MUST(db, "INSERT INTO t VALUES(4, 4)");
-        EXPECT_EQ(stock.number("SELECT sum(a) FROM t"), 10) << stock.error();
-    }
-    {
-        const Db db(path(), "share=ato");
-        MUST(db, "INSERT INTO t VALUES(5, 5)");
-        EXPECT_EQ(stock.run("SELECT * FROM t"), SQLITE_BUSY);
-    }
-    setenv("ATO_SQLITE_SHARE", "nobody", 1);
-    EXPECT_EQ(Db(path()).opened, SQLITE_CANTOPEN);
-    EXPECT_TRUE(logged("ATO_SQLITE_SHARE=nobody is not possible"));
-    unsetenv("ATO_SQLITE_SHARE");
-    EXPECT_EQ(stock.number("SELECT sum(a) FROM t"), 15) << stock.error();
-}
-
 TEST_F(SqliteVfs, BackupCopiesInAndOut)
 {
     make("stock.db", "PRAGMA page_size=1024");
