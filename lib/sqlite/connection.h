@@ -51,7 +51,6 @@ struct connection {
     uint64_t mask_seen; /* when database_check_mask_again() has looked; 0: it has to */
     bool wrote;         /* its last transaction asked for RESERVED */
     bool in_advance; /* it has RESERVED in memory, and SQLite has not asked for it yet. Atomic. */
-    bool is_below;   /* its locks are those of the VFS below */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
     /* A checkpoint ended, or a transaction whose journal was on the disk, and SQLite may still cut the file; since then no lock was given
@@ -91,6 +90,12 @@ static inline struct connection *connection_of(const sqlite3_file *file)
 static inline bool connection_writes(const struct connection *c)
 {
     return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+}
+
+/* Returns how many nanoseconds a lock is waited for, whatever the busy handler says. */
+static inline uint64_t connection_wait(const struct connection *c)
+{
+    return c->wants.lock_wait_ms * 1000000ull;
 }
 
 /* xOpen of a database (methods.c). */

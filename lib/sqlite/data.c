@@ -6,6 +6,7 @@
 #include "fault.h"
 #include "mask.h"
 #include "share.h"
+#include "share_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ static int begin_without_lock(struct connection *c)
 {
     if (c->lock != SQLITE_LOCK_NONE || c->db->fd < 0 || !database_needs_view(c))
         return SQLITE_OK;
-    const int r = share_begin(c);
+    const int r = share_memory_begin(c, false);
     return r == SQLITE_OK && !c->pending.view ? refuse(c) : r;
 }
 
@@ -124,7 +125,7 @@ int data_read(struct connection *c, void *to, int n, sqlite3_int64 offset)
     const bool has_header = offset == 0 && n >= MASK_HEADER;
     int some = 0, r = SQLITE_IOERR_SHORT_READ;
     if (offset >= LEAST_PAGE)
-        share_read_on(c);
+        share_memory_read_on(c);
     /* A part of what may be masked, or may get a mask by a connection that has RESERVED: the change counter, with which each
      * transaction begins, comes with the bytes that tell whether it is masked. A file that is shorter than a header has no mask. */
     if (offset < MASK_HEADER && !has_header)
@@ -203,7 +204,7 @@ static int begin_to_stage(struct connection *c, int code)
     c->mask_seen = 0;
     c->ends_at = 0;
     c->complete = false;
-    if (c->is_below && !c->pending.view && is_changed(c))
+    if (!db->memory && !c->pending.view && is_changed(c))
         return fault_of_lost_locks(c);
     int r = map_to_write(c, true, code);
     if (r == SQLITE_OK)
@@ -450,7 +451,7 @@ int data_finish(struct connection *c)
 {
     char header[MASK_HEADER];
     struct pending *s = &c->pending;
-    if (c->is_below && !locks_are_held(c->db->fd))
+    if (!c->db->memory && !locks_are_held(c->db->fd))
         return fault_of_lost_locks(c);
     int r = database_check_mask_again(c);
     if (r == SQLITE_OK)

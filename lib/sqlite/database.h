@@ -30,7 +30,7 @@ struct database {
     bool gone; /* the process is about to end: it is unmapped for good */
     int fd;    /* for writing, if the process may write to the file; -1: of a parent's process */
     bool writable;      /* it may */
-    bool memory;        /* it is shared in memory (atomic, for share_begin()) */
+    bool memory;        /* it is shared in memory (atomic, for share_memory_begin()) */
     struct locks locks; /* then */
     unsigned below;     /* connections with a lock of the VFS below */
     int told;           /* errno of the mapping whose failure was logged last; 0 */

@@ -25,6 +25,7 @@
 #define ATO_SQLITE_LOCKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -50,6 +51,12 @@ static inline uint64_t locks_clock(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Sleeps for a moment, between two looks at what tells nobody when it changes. */
+static inline void locks_nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200 * 1000}, NULL);
 }
 
 /* Gets a door. `fd` is open for writing. *is_first: no other process has one. Returns whether there is one. */

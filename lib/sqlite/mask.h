@@ -41,7 +41,7 @@
  * nothing of them is in the reflection.
  *
  * Beside a masked file no hot rollback journal lies on the disk, which SQLite's own VFS would play back before it reads the
- * header: a process looks for one before it maps the file (share.c). The first transaction that writes, by the locks of the VFS
+ * header: a process looks for one before it maps the file (share_memory.c). The first transaction that writes, by the locks of the VFS
  * below, deletes one before its first write (journals.c; but not with journal_mode=MEMORY or OFF, where SQLite opens no journal).
  */
 #ifndef ATO_SQLITE_MASK_H

@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "journals.h"
 #include "share.h"
+#include "share_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -245,7 +246,7 @@ static int pragma(struct connection *c, char **words)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (sqlite3_stricmp(words[1], all[i].name) != 0)
             continue;
-        if (share_begin(c) != SQLITE_OK)
+        if (share_memory_begin(c, false) != SQLITE_OK)
             return refuse(c, words, "the database cannot be mapped now: the log says why");
         if (all[i].needs_view && !c->pending.view)
             return refuse(c, words, "the database is not mapped before it is written to");

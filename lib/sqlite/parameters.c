@@ -71,22 +71,14 @@ static int read_numbers(struct parameters *p, const char *name)
     return SQLITE_OK;
 }
 
-/* What older versions could do. A user who relies on it has to know that it is gone: other programs would be refused. */
-static int refuse_former(const char *name)
+/* Returns whether the URI, or else the environment, has this value of a parameter of older versions. */
+static bool has_former(const char *name, const char *parameter, const char *variable,
+                       const char *former)
 {
-    static const char *const former[][3] = {{"journal", "ATO_SQLITE_JOURNAL", "file"},
-                                            {"share", "ATO_SQLITE_SHARE", "stock"}};
-    for (int i = 0; i < 2; i++) {
-        const char *key = former[i][0], *value = sqlite3_uri_parameter(name, key);
-        if (!value)
-            value = secure_getenv(key = former[i][1]);
-        if (value && sqlite3_stricmp(value, former[i][2]) == 0)
-            return fault(SQLITE_CANTOPEN,
-                         "%s: %s=%s is not possible any more: where other programs use the "
-                         "database at the same time, use WAL mode with SQLite's own VFS",
-                         name, key, value);
-    }
-    return SQLITE_OK;
+    const char *value = sqlite3_uri_parameter(name, parameter);
+    if (!value)
+        value = secure_getenv(variable);
+    return value && sqlite3_stricmp(value, former) == 0;
 }
 
 static void name_unknown(const char *name)
@@ -111,7 +103,14 @@ int parameters_read(struct parameters *p, const char *name)
     *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
                              .lock_wait_ms = USUAL_WAIT_MS};
     name_unknown(name);
-    if (refuse_former(name) != SQLITE_OK || read_numbers(p, name) != SQLITE_OK ||
+    /* With these other programs could use the database while it is open. */
+    if (has_former(name, "journal", "ATO_SQLITE_JOURNAL", "file") ||
+        has_former(name, "share", "ATO_SQLITE_SHARE", "stock"))
+        return fault(SQLITE_CANTOPEN,
+                     "%s: journal=file and share=stock are not possible any more: where other "
+                     "programs use the database meanwhile, use SQLite's own VFS, in WAL mode",
+                     name);
+    if (read_numbers(p, name) != SQLITE_OK ||
         choose(name, "unmap", parameters_unmap, &mode) != SQLITE_OK ||
         choose(name, "prefer", sides, &side) != SQLITE_OK)
         return SQLITE_CANTOPEN;

@@ -6,16 +6,13 @@
 #include "fault.h"
 #include "locks.h"
 #include "mask.h"
-#include "record.h"
+#include "share_memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What this thread locked last. The addresses are only compared, unless no connection has been closed since. */
@@ -26,490 +23,12 @@ static _Thread_local struct {
     uint64_t closed; /* `closed` at that time */
 } last;
 
-/* How long a writer waits before the busy handler is asked whether it is patient: less than the least turn; and how long a patient one
- * wants to wait. */
-#define SOON_NS    (500 * 1000ull)
-#define PATIENT_NS (1000 * 1000 * 1000ull)
-
 /* A process that begins so many transactions by the VFS below in less than this time shares the database in memory from then on: their
  * locks are some twenty system calls. */
 enum { BUSY_BEGINS = 256, BUSY_NS = 50 * 1000 * 1000 };
 
-/* Where a busy handler that this thread is asking adds up its sleeps; NULL. */
-static _Thread_local uint64_t *sleeps;
-
 /* Connections that were closed in this process. */
 static uint64_t closed;
-
-static uint64_t wait_of(const struct connection *c)
-{
-    return c->wants.lock_wait_ms * 1000000ull;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 200 * 1000}, NULL);
-}
-
-/* Asks SQLite's busy handler, where SQLite would ask it, whether to go on. It does not sleep: *wait becomes the nanoseconds that it
- * wanted to, in which the lock is waited for. So a transaction begins when its turn comes, and keeps its place in the queue.
- * SQLite's own handler, which sleeps this way, is asked until the sleeps add up to a second, or it gives up. */
-static bool goes_on(const struct connection *c, uint64_t *wait)
-{
-    uint64_t *const outer = sleeps;
-    uint64_t before;
-    bool more;
-    *wait = 0;
-    sleeps = wait;
-    do {
-        before = *wait;
-        more = c->busy && c->busy(c->busy_arg);
-    } while (more && *wait > before && *wait < PATIENT_NS);
-    sleeps = outer;
-    return more || *wait;
-}
-
-bool share_sleep(int microseconds)
-{
-    if (sleeps)
-        *sleeps += (uint64_t)microseconds * 1000;
-    return sleeps;
-}
-
-/* Reports an error of the words. */
-static int result_of(const struct connection *c, enum locks_result r)
-{
-    if (r != LOCKS_FAILED)
-        return r == LOCKS_OK
-                   ? SQLITE_OK
-                   : SQLITE_BUSY; /* LOCKS_UNSETTLED: it is mapped when it is tried again */
-    const int code = errno == ETIMEDOUT ? SQLITE_BUSY : SQLITE_IOERR_LOCK;
-    return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
-}
-
-/* ---- the begin of a transaction ---- */
-
-/* Returns whether SQLite would play the rollback journal back, or refuse it. That of an empty database it would delete: here it
- * loses its content, so that it cannot be played back into what is written from now on. Nobody else has a lock. */
-static bool is_hot(struct connection *c)
-{
-    const bool is_empty = database_length(c->db) == 0;
-    const int fd = open(c->journal, (is_empty ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    char first = 0;
-    if (fd < 0 && (errno == ENOENT || errno == ENAMETOOLONG))
-        return false; /* there is none */
-    const ssize_t n = fd < 0 ? -1 : read(fd, &first, 1);
-    bool hot = n < 0 || first != 0;
-    if (hot && n > 0 && is_empty && ftruncate(fd, 0) == 0 && fsync(fd) == 0)
-        hot = false;
-    if (fd >= 0)
-        close(fd);
-    return hot;
-}
-
-/* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are in
- * the reflection of the original. Such a file is refused unless ?prefer=file is given. */
-static int take_copy(struct connection *c, const char *header)
-{
-    if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
-        return fault(SQLITE_CANTOPEN,
-                     "%s: this is a copy of a database that was not plain, so that pages may be "
-                     "outdated or missing: copy it again when the original is closed, or open it "
-                     "with prefer=file to use it as it is",
-                     c->name);
-    return mask_set_plain(c->db->view, header) == 0
-               ? SQLITE_OK
-               : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-}
-
-/* If the header says so, or there is a write-ahead log, notes that. */
-static void look_for_wal(struct connection *c, const char *header)
-{
-    if (mask_is_wal(header) || access(c->wal, F_OK) == 0)
-        locks_set_wal(&c->db->locks, true);
-}
-
-/* Looks whether libato knows what goes with the header: a guard with a mask; without one no slices, left by a program that uses
- * libato itself. is_first: no other process has the database. */
-static int look_at_header(struct connection *c, bool is_first)
-{
-    struct database *db = c->db;
-    char header[MASK_HEADER] = {0};
-    struct ato_status st = {.struct_size = sizeof(st)};
-    if (ato_settle(db->view) < 0) {
-        const int code = errno == ETIMEDOUT ? SQLITE_BUSY
-                         : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
-                                            : SQLITE_IOERR_LOCK;
-        return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
-    }
-    if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
-    const bool is_masked = mask_is_on(header);
-    const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
-    if (lacks_guard && !st.slices_in_reflection) {
-        const int r = take_copy(c, header);
-        if (r != SQLITE_OK)
-            return r;
-    } else if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0) {
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-    }
-    mask_uncover(header);
-    /* A process was killed that was switching to WAL mode, or that used libato itself. */
-    const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
-    db->guarded = is_masked && !completes;
-    if (db->locks.words && is_first)
-        locks_set_masked(&db->locks, db->guarded && !mask_is_lost(db->view));
-    if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
-    if (db->locks.words)
-        look_for_wal(c, header);
-    return SQLITE_OK;
-}
-
-/* ---- in memory ---- */
-
-/* Implements locks.settle; of: the database. */
-static enum locks_result settle(const void *of)
-{
-    const struct database *db = of;
-    void *view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
-    if (view)
-        return ato_settle(view) == 0 ? LOCKS_OK : LOCKS_FAILED;
-    return locks_are_written(&db->locks) ? LOCKS_UNSETTLED : LOCKS_OK;
-}
-
-/* Maps a database that is written, or has been. With db->mapping. */
-static int map_written(struct connection *c, bool is_first)
-{
-    locks_set_written(&c->db->locks, true);
-    if (c->db->view)
-        return SQLITE_OK;
-    return database_map(c, false) == 0 ? look_at_header(c, is_first)
-                                       : database_fault_of_map(c, SQLITE_CANTOPEN);
-}
-
-/* A plain database that nobody has begun to write. With db->mapping. */
-static void map_unwritten(struct connection *c)
-{
-    char header[MASK_HEADER] = {0};
-    (void)!pread(c->db->fd, header, MASK_HEADER, 0);
-    look_for_wal(c, header);
-    database_map_plain(c);
-}
-
-/* Begins to use the words, and maps the database. */
-static int begin_in_memory(struct connection *c, bool is_first)
-{
-    struct database *db = c->db;
-    int r = SQLITE_OK;
-    record_database(db->device, db->inode, c->name);
-    if (locks_attach(&db->locks, settle, db) != LOCKS_OK)
-        return fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
-    if (locks_are_written(&db->locks) || database_needs_view(c))
-        r = map_written(c, is_first);
-    else
-        map_unwritten(c);
-    if (r == SQLITE_OK)
-        r = result_of(c, locks_succeed(&db->locks));
-    if (r == SQLITE_OK)
-        __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with begin_or_join() */
-    else {
-        (void)database_unmap(c, true, true);
-        database_unmap_plain(db);
-    }
-    return r;
-}
-
-/* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
-static int make_plain(struct connection *c)
-{
-    if (database_map(c, false) < 0)
-        return database_fault_of_map(c, SQLITE_CANTOPEN);
-    const int r = look_at_header(c, true);
-    if (!database_unmap(c, true, true) && r == SQLITE_OK)
-        return SQLITE_IOERR_LOCK;
-    return r == SQLITE_OK && database_needs_view(c) ? SQLITE_BUSY : r;
-}
-
-/* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below, which plays a hot journal back into a file
- * that is complete. */
-static int try_memory(struct connection *c, bool is_first)
-{
-    if (is_first && is_hot(c))
-        return database_needs_view(c) ? make_plain(c) : SQLITE_OK;
-    return !is_first || c->db->is_busy || database_needs_view(c) ? begin_in_memory(c, is_first)
-                                                                 : SQLITE_OK;
-}
-
-/* Does that with a door, and without other processes that come or go. The door stays open for db->memory. */
-static int at_a_door(struct connection *c)
-{
-    struct database *db = c->db;
-    bool is_first;
-    int r = SQLITE_BUSY;
-    if (mask_lock(db->fd, F_WRLCK) < 0)
-        return errno == EAGAIN || errno == EACCES
-                   ? SQLITE_BUSY
-                   : fault(SQLITE_IOERR_LOCK,
-                           "cannot lock %s: %s. libato needs locks of open file descriptions "
-                           "(F_OFD_SETLK), which this kernel may not have",
-                           c->name, strerror(errno));
-    if (locks_open_door(&db->locks, db->fd, &is_first)) {
-        r = try_memory(c, is_first);
-        if (!db->memory)
-            locks_close_door(&db->locks, is_first);
-    }
-    (void)mask_lock(db->fd, F_UNLCK);
-    return r;
-}
-
-/* SHARED by the VFS below. */
-static int begin_below(struct connection *c)
-{
-    struct database *db = c->db;
-    int r = c->below->xLock(c->file, SQLITE_LOCK_SHARED);
-    if (r != SQLITE_OK)
-        return r;
-    if (!db->view && database_needs_view(c)) {
-        r = SQLITE_BUSY; /* it is shared in memory, or has to be */
-        if (!db->writable)
-            r = database_map(c, false) == 0 ? look_at_header(c, true)
-                                            : database_fault_of_map(c, SQLITE_CANTOPEN);
-    }
-    if (r != SQLITE_OK) {
-        if (!db->below)
-            (void)database_unmap(c, false, false);
-        (void)c->below->xUnlock(c->file, SQLITE_LOCK_NONE);
-        return r;
-    }
-    if (!db->writable)
-        c->pending.view = db->view;
-    c->is_below = true;
-    return SQLITE_OK;
-}
-
-/* joins: also a plain database that others share in memory; or begins that, if it is read so often. Waits for other processes that begin
- * or end, and for programs that are reading, if it cannot be read otherwise. With db->mapping. */
-static int begin(struct connection *c, bool joins)
-{
-    struct database *db = c->db;
-    int r = SQLITE_OK;
-    if (!db->memory && db->writable && !db->below) {
-        const bool must = database_needs_view(c);
-        const uint64_t end = must ? locks_clock() + wait_of(c) : 0;
-        while ((must || joins) && (r = at_a_door(c)) == SQLITE_BUSY && locks_clock() < end)
-            nap();
-    }
-    db->is_busy = false;
-    return r;
-}
-
-/* The end of the first transaction that wrote: from now on the process shares the database in memory. `level`: the lock that the
- * connection keeps. It has EXCLUSIVE of the VFS below, and db->mapping is held. Returns false if that is not possible. */
-static bool go_on_in_memory(struct connection *c, int level)
-{
-    struct database *db = c->db;
-    struct locks *l = &db->locks;
-    bool is_first;
-    if (!locks_open_door_within(l, db->fd, &is_first))
-        return false;
-    const bool may = locks_attach(l, settle, db) == LOCKS_OK && locks_succeed(l) == LOCKS_OK &&
-                     (level == SQLITE_LOCK_NONE || ((c->line = locks_take_line(l)) >= 0 &&
-                                                    locks_share(l, c->line, 0) == LOCKS_OK));
-    if (!may) {
-        c->line = -1;
-        locks_close_door(l, is_first);
-        return false;
-    }
-    locks_set_written(l, true);
-    locks_set_masked(l, !mask_is_lost(db->view));
-    c->is_below = false;
-    db->below--;
-    __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with begin_or_join() */
-    return true;
-}
-
-/* joins: as begin() says. */
-static int begin_or_join(struct connection *c, bool joins)
-{
-    struct database *db = c->db;
-    int r = SQLITE_OK;
-    if (!__atomic_load_n(&db->memory, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&db->mapping);
-        r = begin(c, joins);
-        pthread_mutex_unlock(&db->mapping);
-    }
-    if (r == SQLITE_OK && db->memory)
-        c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
-    return r;
-}
-
-int share_begin(struct connection *c)
-{
-    return begin_or_join(c, false);
-}
-
-/* ---- locks in memory ---- */
-
-/* Returns whether the connection is executing a statement that may write to this database: not one that may write to a temporary
- * one, or whose transaction writes to another one already. */
-static bool is_going_to_write(const struct connection *c)
-{
-    sqlite3 *user = c->user ? *c->user : NULL;
-    sqlite3_stmt *s = NULL;
-    while (user && (s = sqlite3_next_stmt(user, s)) != NULL)
-        if (sqlite3_stmt_busy(s) && !sqlite3_stmt_readonly(s))
-            return !sqlite3_db_filename(user, "temp") &&
-                   sqlite3_txn_state(user, NULL) != SQLITE_TXN_WRITE;
-    return false;
-}
-
-static bool is_another(const struct connection *c, const void *one)
-{
-    const struct connection *o = one;
-    return c != o && __atomic_load_n(&c->opener, __ATOMIC_RELAXED) == o->opener;
-}
-
-/* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on, unless the
- * statement may write to another database that is attached. */
-static enum locks_result wait_for_turn(struct connection *c, bool asks)
-{
-    struct locks_place place = {0};
-    uint64_t left = wait_of(c), wait = left < SOON_NS ? left : SOON_NS;
-    enum locks_result r = locks_reserve(&c->db->locks, c->line, &place, wait);
-    left -= wait;
-    while (r == LOCKS_BUSY) {
-        wait = 0;
-        asks = asks && !database_find(is_another, c) && goes_on(c, &wait);
-        if (!asks && !left)
-            break;
-        place.is_patient = wait >= PATIENT_NS;
-        r = locks_reserve(&c->db->locks, c->line, &place, left + wait);
-        left = 0;
-    }
-    return r;
-}
-
-/* SHARED. A connection that is going to write takes RESERVED with it, and waits for its turn before it reads anything: what it
- * has read would be out of date after a later wait, and the writer would wait for it. (With a write-ahead log SQLite needs no
- * RESERVED.) The statement may write to another database only, and read this one: SQLite asks for RESERVED next, or not at all; then
- * it is given back (share_read_on()). */
-static int share_line(struct connection *c)
-{
-    struct locks *l = &c->db->locks;
-    uint64_t wait = wait_of(c);
-    if (c->line < 0 && (c->line = locks_take_line(l)) < 0)
-        return fault(SQLITE_BUSY, "%s: too many connections are open to it", c->name);
-    /* Statements are only looked at if the last transaction wrote, or another one writes now. */
-    const bool wrote = c->wrote;
-    const bool writes = c->writable && (wrote || locks_are_contended(l, c->line)) &&
-                        !locks_had_wal(l) && is_going_to_write(c);
-    c->wrote = false;
-    enum locks_result r = writes ? wait_for_turn(c, wrote) : LOCKS_OK;
-    if (r == LOCKS_FAILED)
-        return result_of(c, r);
-    c->in_advance = writes && r == LOCKS_OK;
-    /* Before its turn came a writer may have died whose journal is on the disk: SQLite takes one for hot if nobody has RESERVED. */
-    if (c->in_advance && locks_had_wal(l))
-        share_read_on(c);
-    do
-        r = locks_share(l, c->line, wait);
-    while (r == LOCKS_BUSY && goes_on(c, &wait));
-    int result = result_of(c, r);
-    if (r == LOCKS_OK && (result = database_check_mask(c->db, c->name)) != SQLITE_OK)
-        locks_unshare(l, c->line);
-    if (result != SQLITE_OK)
-        share_read_on(c);
-    return result;
-}
-
-/* With SHARED: finds out what the connection reads through. Returns false if the database has to be mapped first. */
-static bool choose_view(struct connection *c)
-{
-    const struct database *db = c->db;
-    c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
-    if (c->pending.view)
-        return true;
-    if (locks_are_written(&db->locks))
-        return false;
-    c->plain = locks_had_wal(&db->locks) ? NULL : database_plain(c);
-    return c->plain || !database_needs_view(c);
-}
-
-/* SHARED in memory. The first process that writes maps the database for writing, and then all others do. */
-static int share_words(struct connection *c)
-{
-    struct database *db = c->db;
-    for (;;) {
-        int r = SQLITE_OK;
-        if (locks_are_written(&db->locks) && !__atomic_load_n(&db->view, __ATOMIC_ACQUIRE)) {
-            pthread_mutex_lock(&db->mapping);
-            r = map_written(c, false);
-            pthread_mutex_unlock(&db->mapping);
-        }
-        if (r == SQLITE_OK)
-            r = share_line(c);
-        if (r != SQLITE_OK || choose_view(c))
-            return r;
-        share_read_on(c);
-        locks_unshare(&db->locks, c->line);
-        locks_set_written(&db->locks, true);
-    }
-}
-
-/* Of two threads one gets what the connection has in advance. */
-static bool take_advance(struct connection *c)
-{
-    return __atomic_load_n(&c->in_advance, __ATOMIC_RELAXED) &&
-           __atomic_exchange_n(&c->in_advance, false, __ATOMIC_ACQ_REL);
-}
-
-void share_read_on(struct connection *c)
-{
-    if (take_advance(c))
-        locks_unreserve(&c->db->locks, c->line);
-}
-
-/* RESERVED. If it is not free the connection has waited for it before (share_words()), or has read by then: the one that has it may
- * have to wait for this one to end, so that waiting could last for ever. */
-static int reserve(struct connection *c)
-{
-    struct locks *l = &c->db->locks;
-    bool is_reserved = false;
-    int r = SQLITE_OK;
-    c->wrote = true;
-    if (take_advance(c))
-        return SQLITE_OK;
-    for (int i = 0; i < 2 && r == SQLITE_OK && !is_reserved; i++) {
-        if (locks_try_reserve(l, c->line))
-            return SQLITE_OK;
-        r = result_of(c, locks_look(l, &is_reserved));
-    }
-    return r == SQLITE_OK ? SQLITE_BUSY : r;
-}
-
-/* EXCLUSIVE. Without RESERVED it is to close a write-ahead log, or to begin one: SQLite itself does not wait then. All connections
- * of that database have SHARED for as long as they are open. */
-static int exclude(struct connection *c)
-{
-    const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
-    uint64_t wait = waits ? wait_of(c) : 0;
-    enum locks_result r;
-    (void)take_advance(c);
-    do
-        r = locks_exclude(&c->db->locks, c->line, wait);
-    while (r == LOCKS_BUSY && waits && goes_on(c, &wait));
-    return result_of(c, r);
-}
-
-static void unlock_words(struct connection *c, int level)
-{
-    struct locks *l = &c->db->locks;
-    (void)take_advance(c);
-    if (level == SQLITE_LOCK_NONE)
-        locks_unshare(l, c->line);
-    locks_unreserve(l, c->line);
-}
 
 /* ---- locks of the VFS below ---- */
 
@@ -525,28 +44,40 @@ static void count_begin(const struct connection *c)
     db->begun_at = time;
 }
 
-static int share_by_below(struct connection *c)
+/* SHARED, with db->mapping. SQLITE_BUSY: the database is shared in memory, or has to be; or another program writes. */
+static int share_below(struct connection *c)
 {
-    pthread_mutex_lock(&c->db->mapping);
-    int r = SQLITE_BUSY; /* another connection has just begun to share it in memory */
-    if (!c->db->memory)
-        r = begin_below(c);
-    if (r == SQLITE_OK) {
-        c->db->below++;
-        count_begin(c);
+    struct database *db = c->db;
+    int r = db->memory ? SQLITE_BUSY : c->below->xLock(c->file, SQLITE_LOCK_SHARED);
+    if (r != SQLITE_OK)
+        return r;
+    if (!db->view && database_needs_view(c)) {
+        r = SQLITE_BUSY;
+        if (!db->writable)
+            r = database_map(c, false) == 0 ? share_memory_look_at_header(c, true)
+                                            : database_fault_of_map(c, SQLITE_CANTOPEN);
     }
-    pthread_mutex_unlock(&c->db->mapping);
-    return r;
+    if (r != SQLITE_OK) {
+        if (!db->below)
+            (void)database_unmap(c, false, false);
+        (void)c->below->xUnlock(c->file, SQLITE_LOCK_NONE);
+        return r;
+    }
+    if (!db->writable)
+        c->pending.view = db->view;
+    db->below++;
+    count_begin(c);
+    return SQLITE_OK;
 }
 
 /* EXCLUSIVE: waits for readers to end, as in memory. */
 static int lock_below(struct connection *c, int level)
 {
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
-    const uint64_t end = locks_clock() + wait_of(c);
+    const uint64_t end = locks_clock() + connection_wait(c);
     int r;
     while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && waits && locks_clock() < end)
-        nap();
+        locks_nap();
     return r;
 }
 
@@ -558,7 +89,7 @@ static bool end_staging(struct connection *c, int before, int level)
     struct database *db = c->db;
     const bool stays = before == SQLITE_LOCK_EXCLUSIVE &&
                        mask_read(db->view, database_length(db), header) == 0 &&
-                       mask_is_on(header) && go_on_in_memory(c, level);
+                       mask_is_on(header) && share_memory_go_on(c, level);
     if (!stays)
         (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
     return stays;
@@ -573,8 +104,7 @@ static int unlock_below(struct connection *c, int before, int level)
         end_staging(c, before, level))
         below = SQLITE_LOCK_NONE;
     const int r = c->below->xUnlock(c->file, below);
-    if (below == SQLITE_LOCK_NONE && c->is_below) {
-        c->is_below = false;
+    if (below == SQLITE_LOCK_NONE && !db->memory) {
         if (--db->below == 0)
             (void)database_unmap(c, false, false);
         c->pending.view = NULL;
@@ -587,7 +117,7 @@ static int unlock_below(struct connection *c, int before, int level)
 static bool is_reserved_below(struct connection *c)
 {
     int is_reserved = 0;
-    return c->writable && is_going_to_write(c) &&
+    return c->writable && share_memory_is_going_to_write(c) &&
            c->below->xCheckReservedLock(c->file, &is_reserved) == SQLITE_OK && is_reserved;
 }
 
@@ -597,21 +127,24 @@ static int share(struct connection *c)
 {
     uint64_t end = 0;
     if (__atomic_load_n(&c->db->is_busy, __ATOMIC_RELAXED))
-        (void)begin_or_join(c, true);
+        (void)share_memory_begin(c, true);
     for (;;) {
         int r = SQLITE_BUSY;
-        if (!__atomic_load_n(&c->db->memory, __ATOMIC_ACQUIRE))
-            r = share_by_below(c);
+        if (!__atomic_load_n(&c->db->memory, __ATOMIC_ACQUIRE)) {
+            pthread_mutex_lock(&c->db->mapping);
+            r = share_below(c);
+            pthread_mutex_unlock(&c->db->mapping);
+        }
         if (r == SQLITE_BUSY) { /* it may be shared in memory, or has to be */
-            r = begin_or_join(c, true);
+            r = share_memory_begin(c, true);
             if (r == SQLITE_OK)
-                r = c->db->memory ? share_words(c) : SQLITE_BUSY;
+                r = c->db->memory ? share_memory_lock(c, SQLITE_LOCK_SHARED) : SQLITE_BUSY;
             if (c->db->memory)
                 return r;
         }
         const uint64_t now = locks_clock(); /* not in memory: it takes as long as the rest */
         if (!end)
-            end = now + wait_of(c);
+            end = now + connection_wait(c);
         const bool is_over = now >= end;
         if (r == SQLITE_OK && !is_over && is_reserved_below(c)) {
             r = unlock_below(c, SQLITE_LOCK_SHARED, SQLITE_LOCK_NONE);
@@ -619,7 +152,7 @@ static int share(struct connection *c)
         }
         if (r != SQLITE_BUSY || is_over)
             return r;
-        nap();
+        locks_nap();
     }
 }
 
@@ -637,7 +170,7 @@ static bool is_lost(const struct connection *c)
 static bool has_new_wal(const struct connection *c)
 {
     struct stat st;
-    return c->lock >= SQLITE_LOCK_RESERVED && (c->is_below || share_had_wal(c)) &&
+    return c->lock >= SQLITE_LOCK_RESERVED && (!c->db->memory || share_had_wal(c)) &&
            stat(c->wal, &st) == 0 && st.st_size > 0;
 }
 
@@ -672,7 +205,7 @@ int share_lock(struct connection *c, int level)
     /* Another database of the same connection of SQLite's, which is this thread's now. */
     if (last.c && last.c != c && last.opener == c->opener &&
         last.closed == __atomic_load_n(&closed, __ATOMIC_RELAXED))
-        share_read_on(last.c);
+        share_memory_read_on(last.c);
     r = share_check(c, SQLITE_IOERR_LOCK);
     if (r != SQLITE_OK)
         return r;
@@ -684,19 +217,8 @@ int share_lock(struct connection *c, int level)
         return r;
     if (level == SQLITE_LOCK_SHARED)
         r = share(c);
-    else if (c->is_below)
-        r = lock_below(c, level);
     else
-        r = level == SQLITE_LOCK_RESERVED ? reserve(c) : exclude(c);
-    if (r == SQLITE_OK && !c->is_below && c->db->memory && locks_are_lost(&c->db->locks)) {
-        if (level == SQLITE_LOCK_SHARED)
-            unlock_words(c, SQLITE_LOCK_NONE);
-        r = fault(
-            SQLITE_IOERR_LOCK,
-            "%s: another program made the memory of its locks shorter, in /dev/shm: close it in "
-            "all processes, then open it again",
-            c->name);
-    }
+        r = c->db->memory ? share_memory_lock(c, level) : lock_below(c, level);
     if (r == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE && has_new_wal(c))
         r = SQLITE_BUSY_SNAPSHOT;
     last.c = c;
@@ -714,23 +236,19 @@ int share_unlock(struct connection *c, int before, int level)
         return SQLITE_OK;
     if (level == SQLITE_LOCK_NONE)
         c->plain = NULL;
-    if (c->is_below)
+    if (!c->db->memory)
         return unlock_below(c, before, level);
-    unlock_words(c, level);
+    share_memory_unlock(c, level);
     return SQLITE_OK;
 }
 
 int share_look(struct connection *c, int *is_reserved)
 {
-    bool found = true;
-    int r = share_check(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
+    const int r = share_check(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
     if (r != SQLITE_OK)
         return r;
-    if (!c->db->memory)
-        return c->below->xCheckReservedLock(c->file, is_reserved);
-    r = result_of(c, locks_look(&c->db->locks, &found));
-    *is_reserved = found;
-    return r;
+    return c->db->memory ? share_memory_look(c, is_reserved)
+                         : c->below->xCheckReservedLock(c->file, is_reserved);
 }
 
 void share_end(struct connection *c)

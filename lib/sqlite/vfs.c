@@ -11,6 +11,7 @@
 #include "journals.h"
 #include "record.h"
 #include "share.h"
+#include "share_memory.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -101,7 +102,7 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *result
 static int vfs_sleep(sqlite3_vfs *vfs, int microseconds)
 {
     (void)vfs;
-    return share_sleep(microseconds) ? microseconds : below->xSleep(below, microseconds);
+    return share_memory_sleep(microseconds) ? microseconds : below->xSleep(below, microseconds);
 }
 
 /* ---- registration ---- */
