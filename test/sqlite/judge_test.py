@@ -29,10 +29,10 @@ def summary(tests, *failed):
     return f'{len(failed)} errors out of {tests} tests\n{names}'
 
 
-def verdict(script, output, status=0, stock=Result(tests=100), variant=judge.ATO):
+def verdict(script, output, status=0, stock=Result(tests=100)):
     """Returns the counts for a script with this output and exit status (None: not finished in time)."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        one = judge.Judge(variant, {script: stock} if stock else {}, LISTED, folder)
+        one = judge.Judge({script: stock} if stock else {}, LISTED, folder)
         result = world.parse(output, status, 60)
         result.output = output
         one.take(Script(script, [], 60), result)
@@ -47,8 +47,7 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(verdict('program:x', summary(1), stock=None), PASSED)
 
     def test_an_error_that_is_not_listed_fails(self):
-        for variant in judge.ATO, judge.FILE:
-            self.assertEqual(verdict('x', summary(100, 'x-1'), 1, variant=variant), FAILED)
+        self.assertEqual(verdict('x', summary(100, 'x-1'), 1), FAILED)
         self.assertEqual(verdict('program:x', summary(9, 'x-1'), 1, None), FAILED)
 
     def test_a_listed_error_passes_once(self):
@@ -58,10 +57,6 @@ class JudgeTest(unittest.TestCase):
     def test_a_listed_test_that_gets_something_else_fails(self):
         for one, two in (ONE.replace('[0]', '[malformed]'), TWO), (ONE, TWO.replace('no', 'malformed')), ('', TWO):
             self.assertEqual(verdict('listed', one + two + summary(100, 'listed-1', 'listed-2'), 1), FAILED)
-
-    def test_a_listed_error_is_not_allowed_with_a_journal_on_the_disk(self):
-        self.assertEqual(verdict('listed', ONE + TWO + summary(100, 'listed-1', 'listed-2'), 1, variant=judge.FILE), FAILED)
-        self.assertEqual(verdict('listed', summary(100), variant=judge.FILE), PASSED)
 
     def test_a_listed_error_has_to_occur(self):
         self.assertEqual(verdict('listed', ONE + summary(100, 'listed-1'), 1), FAILED)
@@ -112,15 +107,8 @@ class JudgeTest(unittest.TestCase):
                 file.write(line + '\n')
                 file.flush()
                 with self.assertRaises(SystemExit, msg=line):
-                    judge.read_differences(judge.ATO, file.name)
-        self.assertLessEqual(sum(map(len, judge.read_differences(judge.ATO).values())), judge.MOST_DIFFERENCES)
-
-    def test_a_line_may_be_of_one_variant(self):
-        with tempfile.NamedTemporaryFile('w') as file:
-            file.write('ato | x:x-1 | [0] | why\nx:x-2 | [0] | why\nshare=stock | x:x-3 | [0] | why\n')
-            file.flush()
-            self.assertEqual(judge.read_differences(judge.ATO, file.name), {'x': [('x-1', '[0]'), ('x-2', '[0]')]})
-            self.assertEqual(judge.read_differences(judge.SHARE, file.name), {'x': [('x-2', '[0]'), ('x-3', '[0]')]})
+                    judge.read_differences(file.name)
+        self.assertLessEqual(sum(map(len, judge.read_differences().values())), judge.MOST_DIFFERENCES)
 
 
 if __name__ == '__main__':

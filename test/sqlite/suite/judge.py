@@ -17,7 +17,7 @@ DIFFERENCES = os.path.join(HERE, 'differences.txt')
 MOST_DIFFERENCES = 40
 MOST_NAMED = 5 # errors of a script, and slow scripts
 
-STOCK, ATO, SHARE, FILE = 'stock', 'ato', 'share=stock', 'journal=file'
+STOCK, ATO = 'stock', 'ato'
 
 NOTHING = 1  # a script that tests nothing still makes one test: that all memory was freed
 
@@ -39,19 +39,17 @@ def die(text):
     sys.exit(f'sqlite-tests: {text}')
 
 
-def read_differences(variant, path=DIFFERENCES):
-    """Reads the errors that are allowed with this variant of our VFS: {script: [(test, result), ...]}. Each line needs a
-    reason."""
+def read_differences(path=DIFFERENCES):
+    """Reads the errors that are allowed with our VFS: {script: [(test, result), ...]}. Each line needs a reason."""
     found, count = collections.defaultdict(list), 0
     with open(path, encoding='utf-8') as lines:
         for line in lines:
             if not line.strip() or line.startswith('#'):
                 continue
-            parts = re.fullmatch(rf'(?:({ATO}|{SHARE}) \| )?(\S+):([^:\s*?]+) \| (\S.*?) \| (\S.*)\n', line)
-            if not parts or parts[3] in (GAVE_UP, FEWER) or (parts[3] in (SKIPPED, UNFINISHED)) != (parts[4] == NO_TEST):
+            parts = re.fullmatch(r'(\S+):([^:\s*?]+) \| (\S.*?) \| (\S.*)\n', line)
+            if not parts or parts[2] in (GAVE_UP, FEWER) or (parts[2] in (SKIPPED, UNFINISHED)) != (parts[3] == NO_TEST):
                 die(f'{path}: not `script:testname | what it got | reason`: {line.rstrip()}')
-            if parts[1] in (None, variant):
-                found[parts[2]].append((parts[3], parts[4]))
+            found[parts[1]].append((parts[2], parts[3]))
             count += 1
     if count > MOST_DIFFERENCES:
         die(f'{path}: {count} lines, and there may be {MOST_DIFFERENCES}')
@@ -59,11 +57,11 @@ def read_differences(variant, path=DIFFERENCES):
 
 
 class Judge:
-    """Counts the scripts of a variant, reports their errors, and keeps their output."""
+    """Counts the scripts, reports their errors, and keeps their output."""
 
-    def __init__(self, variant, stock, differences, folder):
-        self.variant, self.stock, self.differences = variant, stock, differences
-        self.folder = os.path.join(folder, 'failed', variant)
+    def __init__(self, stock, differences, folder):
+        self.stock, self.differences = stock, differences
+        self.folder = os.path.join(folder, 'failed')
         self.passed = self.failed = self.skipped = self.tests = self.excused = 0
         self.fewer, self.later = [], []
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -90,10 +88,7 @@ class Judge:
         if result.crashed:
             return [('', result.trouble)]
         errors = self.errors(result, stock)
-        listed = self.differences.get(script.name, [])
-        if self.variant == FILE:
-            listed = [line for line in listed if line[0] == SKIPPED]
-        allowed, rest = collections.Counter(listed), []
+        allowed, rest = collections.Counter(self.differences.get(script.name, [])), []
         for test, sentence in errors: # a line allows one error
             line = (test, NO_TEST if test in (SKIPPED, UNFINISHED) else world.got(result.output, test))
             if allowed[line]:
@@ -126,19 +121,19 @@ class Judge:
         with open(os.path.join(self.folder, script.name), 'w', encoding='utf-8') as kept:
             kept.write(result.output)
         for test, sentence in wrong[:MOST_NAMED]:
-            say(f'{self.variant}: FAILED: {" ".join(filter(None, (script.name, test, sentence)))}')
+            say(f'{ATO}: FAILED: {" ".join(filter(None, (script.name, test, sentence)))}')
             for line in world.explain(result.output, test):
                 print(f'        {line}')
         if len(wrong) > MOST_NAMED:
             print(f'        and {len(wrong) - MOST_NAMED} more of {script.name}')
 
     def sum_up(self):
-        say(f'{self.variant}: {self.tests} tests; {self.excused} errors are in differences.txt; scripts: '
+        say(f'{ATO}: {self.tests} tests; {self.excused} errors are in differences.txt; scripts: '
             f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
         later = [text for seconds, text in sorted(self.later, reverse=True)[:MOST_NAMED] if seconds > 1]
         if later:
-            say(f'{self.variant}: these took longer than with stock: {", ".join(later)}')
+            say(f'{ATO}: these took longer than with stock: {", ".join(later)}')
         if self.failed:
-            say(f'{self.variant}: what those that failed printed is in {self.folder}')
+            say(f'{ATO}: what those that failed printed is in {self.folder}')
         if self.fewer:
-            say(f'{self.variant}: these made fewer tests than with stock: {", ".join(self.fewer)}')
+            say(f'{ATO}: these made fewer tests than with stock: {", ".join(self.fewer)}')

@@ -5,12 +5,12 @@
 # SQLite's own VFS, or be in differences.txt. tools/sqlite-tests builds what this needs and calls it; its --help
 # describes the arguments.
 #
-# usage: suite.py FOLDER [--changed | --all | SCRIPT...]
+# usage: suite.py FOLDER [--all | SCRIPT...]
 #
 # FOLDER/source         SQLite's sources
 # FOLDER/programs       the programs built of them; libato_suite.so, with the VFS
 # FOLDER/stock.json     results with SQLite's own VFS, kept as long as the programs are the same
-# FOLDER/failed/VARIANT output of failed scripts
+# FOLDER/failed         output of failed scripts
 
 import collections
 import concurrent.futures
@@ -26,7 +26,7 @@ import tempfile
 import time
 
 import world
-from judge import ATO, FILE, SHARE, STOCK, Judge, die, read_differences, say
+from judge import ATO, STOCK, Judge, die, read_differences, say
 from world import Result, Script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,41 +35,24 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WORDS = {
     STOCK: {'ATO_SUITE_VFS': 'stock'},
     ATO: {'ATO_SUITE_VFS': 'ato'},
-    SHARE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_SHARE': 'stock'},
-    FILE: {'ATO_SUITE_VFS': 'ato', 'ATO_SQLITE_JOURNAL': 'file'},
 }
 
-# These scripts write to the file of an open database by other means than SQLite (hexio_write, channels of Tcl's), or
+# Not run: these scripts write to the file of an open database by other means than SQLite (hexio_write, channels of Tcl's), or
 # read it by its absolute name, in another process or by SQLite's own VFS (nolock=1), to which shown.c does not show
-# it. By default the file is not complete until the last close; with share=stock it is, between transactions.
+# it. The file is not complete until the last close. pagerfault copies it within a transaction: as it closes it, the process loses
+# SQLite's locks, and the transaction is refused.
 RAW = set('''
     alter2 corrupt corrupt8 corruptB corruptC corruptD corruptL descidx2 incrblob3 incrcorrupt
-    pager1 pager4 pragma rdonly rowallock superlock tkt3457 unixexcl
+    pager1 pager4 pagerfault pragma rdonly rowallock superlock tkt3457 unixexcl
 '''.split())
-
-# These copy the file of the database within a transaction, in the same process: as they close it, the process loses SQLite's locks, and
-# the transaction is refused.
-COPIES = {'pagerfault'}
 
 # These find a VFS that is not atomic, that locks wrongly or that loses written bytes.
 QUICK = '''
     writecrash crash crash[235] savepoint savepoint[27] diskfull ioerr ioerr4 quota attach attach2 journal1 jrnlmode jrnlmode2
     pager2 pageropt rollback2 wal wal2 walcrash2 walro walmode backup backup2 vacuum vacuum2 vacuum5 incrvacuum
     autovacuum shared lock lock2 lock3 exclusive trans trans2 avtrans nolock multiplex2 io sync sync2
-    tempdb corrupt2 symlink uri thread001 unixexcl cacheflush stmt superlock fallocate
+    tempdb corrupt2 symlink uri thread001 cacheflush stmt fallocate
     mptester:crash01:delete mptester:multiwrite01:delete
-'''.split()
-
-# With ?share=stock the VFS below has the locks, and each transaction maps the file and makes it plain.
-QUICK_SHARE = '''
-    crash3 savepoint7 diskfull attach2 jrnlmode2 rollback2 walmode vacuum5 lock2 exclusive tempdb
-    mptester:multiwrite01:delete
-'''.split()
-
-# With ?journal=file the VFS below does nearly all: these are about its journals and locks, and the length of the file.
-QUICK_FILE = '''
-    writecrash crash3 savepoint diskfull ioerr attach journal1 jrnlmode jrnlmode2 pager2 rollback2 backup vacuum5 incrvacuum
-    autovacuum lock2 exclusive nolock tempdb superlock thread001 mptester:multiwrite01:delete
 '''.split()
 
 # --all runs these beside SQLite's suite `veryquick`, which omits them because they take long; they are about files.
@@ -142,12 +125,6 @@ def matching(scripts, patterns):
 
 # ---- Running them ----
 
-def words_for(script, variant):
-    if script.name in COPIES:
-        return WORDS[FILE]
-    return WORDS[SHARE if variant == ATO and script.name in RAW else variant]
-
-
 def keep_time(name, seconds):
     """Writes a line for the table of the longest tests (tools/setup.sh)."""
     if os.environ.get('ATO_TIMES'):
@@ -161,7 +138,7 @@ def run_all(place, variant, scripts, known, take):
     say(f'{variant}: {len(scripts)} scripts')
     scripts = sorted(scripts, key=lambda script: -known.get(script.name, Result(seconds=10)).seconds)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = {pool.submit(place.run, script, words_for(script, variant)): script for script in scripts}
+        futures = {pool.submit(place.run, script, WORDS[variant]): script for script in scripts}
         said = time.monotonic()
         try:
             for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
@@ -240,42 +217,38 @@ def limited(script, stock):
 
 
 def choose(arguments, scripts, veryquick):
-    """Returns the names of the scripts to run, by variant."""
-    quick = {ATO: matching(scripts, QUICK), SHARE: matching(scripts, QUICK_SHARE)}
-    if not arguments:
-        return quick
-    if arguments == ['--changed']:
-        return {**quick, FILE: matching(scripts, QUICK_FILE)}
-    all_names = arguments == ['--all']
-    names = sorted(veryquick.union(matching(scripts, MORE))) if all_names else matching(scripts, arguments)
-    return {ATO: names, SHARE: [name for name in names if name not in RAW | COPIES], FILE: names}
+    """Returns the names of the scripts to run."""
+    if arguments == ['--all']:
+        names = sorted(veryquick.union(matching(scripts, MORE)))
+    else:
+        names = matching(scripts, arguments or QUICK)
+    omitted = [name for name in names if name in RAW]
+    if omitted:
+        say(f'not run, since they change or read the file by other means than SQLite: {" ".join(omitted)}')
+    return [name for name in names if name not in RAW]
 
 
 def main():
     folder, arguments = sys.argv[1], sys.argv[2:]
-    stock, judges = Stock(folder), []
+    stock = Stock(folder)
     place = world.World(folder)
     try:
         scripts, veryquick = of_sqlite(place)
         programs = of_programs()
-        choice = choose(arguments, {**scripts, **programs}, veryquick)
-        check_default(place, STOCK)
-        stock.complete(place, [scripts[name] for name in dict.fromkeys(sum(choice.values(), [])) if name in scripts])
-        for variant, names in choice.items():
+        names = choose(arguments, {**scripts, **programs}, veryquick)
+        for variant in STOCK, ATO:
             check_default(place, variant)
-            chosen = [limited(scripts[name], stock) if name in scripts else programs[name] for name in names]
-            judge = Judge(variant, stock.results, read_differences(variant), folder)
-            run_all(place, variant, chosen, stock.results, judge.take)
-            judge.sum_up()
-            judges.append(judge)
+        stock.complete(place, [scripts[name] for name in names if name in scripts])
+        judge = Judge(stock.results, read_differences(), folder)
+        run_all(place, ATO, [limited(scripts[name], stock) if name in scripts else programs[name] for name in names],
+                stock.results, judge.take)
+        judge.sum_up()
     finally:
         left = place.end()
     if left:
         say(f'{left} objects of shared memory were left by processes that were killed, and are removed now')
-    failed = sum(judge.failed for judge in judges)
-    print(f'{sum(judge.passed for judge in judges)} passed, {failed} failed, '
-          f'{sum(judge.skipped for judge in judges)} skipped')
-    return 1 if failed else 0
+    print(f'{judge.passed} passed, {judge.failed} failed, {judge.skipped} skipped')
+    return 1 if judge.failed else 0
 
 
 if __name__ == '__main__':
