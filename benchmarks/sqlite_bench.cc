@@ -90,14 +90,12 @@ constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refe
 #define ON_TMPFS "kill: all that was acknowledged; power cut: nothing, on tmpfs"
 
 const std::vector<Side> SIDES = {
-    {"ato_process", "ato", "", "DELETE", "process", ON_TMPFS},
-    {"ato_pmem", "ato", "", "DELETE", "pmem",
+    {"ato_process", "ato", "DELETE", "process", ON_TMPFS},
+    {"ato_pmem", "ato", "DELETE", "pmem",
      ON_TMPFS "; every flush that persistent memory needs for it is issued"},
-    {"ato_stock", "ato", "share=stock", "DELETE", "process",
-     ON_TMPFS "; other programs may use the database meanwhile", true},
-    {WAL, "unix", "", "WAL", nullptr, ON_TMPFS},
-    {TRUNCATE, "unix", "", "TRUNCATE", nullptr, ON_TMPFS},
-    {"off", "unix", "", "OFF", nullptr,
+    {WAL, "unix", "WAL", nullptr, ON_TMPFS},
+    {TRUNCATE, "unix", "TRUNCATE", nullptr, ON_TMPFS},
+    {"off", "unix", "OFF", nullptr,
      "kill: in the middle of a transaction it may destroy the database; power cut: nothing"},
 };
 
@@ -131,8 +129,7 @@ void usage(FILE *to)
         std::fprintf(to, "  %-19s%s\n", row.name, row.what);
     std::fputs("\nsides:\n", to);
     for (const Side &side : SIDES)
-        std::fprintf(to, "  %-19s%s%s\n", side.name, side.guarantee,
-                     side.on_request ? " (only on request)" : "");
+        std::fprintf(to, "  %-19s%s\n", side.name, side.guarantee);
 }
 
 bool chosen(const std::vector<std::string> &names, const std::string &name)
@@ -218,7 +215,7 @@ std::string database_of(const Side &side)
 void make_databases(const std::vector<const Side *> &sides)
 {
     const std::string first = database_of(*sides[0]);
-    sqlite3 *db = cell::open(first, "unix", "");
+    sqlite3 *db = cell::open(first, "unix");
     cell::execute(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
                       "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER NOT NULL, v BLOB NOT NULL);"
                       "WITH RECURSIVE c(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM c WHERE k < " +
@@ -234,7 +231,7 @@ void make_databases(const std::vector<const Side *> &sides)
 template <class Function>
 void ask(const std::string &database, const char *sql, const Function &row)
 {
-    sqlite3 *db = cell::open(database, "unix", "");
+    sqlite3 *db = cell::open(database, "unix");
     sqlite3_stmt *statement = nullptr;
     int r = sqlite3_prepare_v2(db, sql, -1, &statement, nullptr);
     while (r == SQLITE_OK && (r = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -550,7 +547,7 @@ int main(int argc, char **argv)
     bench::folder(options.folder.c_str());
     std::vector<const Side *> sides;
     for (const Side &side : SIDES)
-        if (options.sides.empty() ? !side.on_request : chosen(options.sides, side.name))
+        if (options.sides.empty() || chosen(options.sides, side.name))
             sides.push_back(&side);
     if (bench::free_bytes() < (options.mib << 20) * 3 * sides.size()) {
         std::fprintf(stderr, "%s has not enough space: see --folder and --mib\n",

@@ -104,15 +104,13 @@ sqlite3_stmt *prepare(sqlite3 *db, const char *sql)
 
 } // namespace
 
-sqlite3 *open(const std::string &database, const char *vfs, const char *parameters)
+sqlite3 *open(const std::string &database, const char *vfs)
 {
-    const std::string uri = "file:" + database + "?" + parameters;
     sqlite3 *db;
-    if (sqlite3_open_v2(uri.c_str(), &db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI |
-                            SQLITE_OPEN_NOMUTEX,
+    if (sqlite3_open_v2(database.c_str(), &db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         vfs) != SQLITE_OK)
-        fail("%s: %s", uri.c_str(), sqlite3_errmsg(db));
+        fail("%s: %s", database.c_str(), sqlite3_errmsg(db));
     sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
     return db;
 }
@@ -210,7 +208,7 @@ class Worker
     Worker(const Work &work, const Side &side, const char *vfs, const Orders &orders, unsigned nth)
         : work_(work), orders_(orders), random_{Random{orders.seed * 64 + nth}()}, ato_(side.domain)
     {
-        db_ = open(orders.database, vfs, side.parameters);
+        db_ = open(orders.database, vfs);
         execute(db_, std::string("PRAGMA synchronous = FULL; PRAGMA journal_mode = ") +
                          side.journal_mode);
         begin_ = prepare(db_, "BEGIN IMMEDIATE");
@@ -337,10 +335,9 @@ void run_speedtest1(const Side &side, const Orders &orders)
         fail("%s", dlerror());
     int (*speedtest1)(int, char **);
     std::memcpy(&speedtest1, &symbol, sizeof(symbol));
-    std::vector<std::string> words = {
-        "speedtest1",      "--vfs",
-        side.vfs,          "--journal",
-        side.journal_mode, "file:" + orders.database + ".speedtest1?" + side.parameters};
+    std::vector<std::string> words = {"speedtest1",      "--vfs",
+                                      side.vfs,          "--journal",
+                                      side.journal_mode, orders.database + ".speedtest1"};
     std::vector<char *> arguments;
     for (std::string &word : words)
         arguments.push_back(word.data());

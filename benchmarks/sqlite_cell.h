@@ -39,10 +39,9 @@ struct Row {
 };
 
 struct Side {
-    const char *name, *vfs, *parameters, *journal_mode;
+    const char *name, *vfs, *journal_mode;
     const char *domain; /* for libato; nullptr: SQLite's own VFS */
     const char *guarantee;
-    bool on_request = false;
 };
 
 /* What the program that starts the process tells it. */
@@ -85,7 +84,7 @@ struct Report {
 int run(const Row &row, const Side &side, size_t process, const Orders &orders);
 
 /* A connection that reports every error by bench::fail(). */
-sqlite3 *open(const std::string &database, const char *vfs, const char *parameters);
+sqlite3 *open(const std::string &database, const char *vfs);
 void execute(sqlite3 *db, const std::string &sql);
 
 } // namespace cell
