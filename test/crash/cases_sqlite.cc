@@ -3,8 +3,7 @@
 // SQLite's transactions through the VFS of lib/sqlite. Databases are small, with pages that are
 // parts of libato's pages or as large: the limits that they cross matter.
 //
-// Without WALs, their checkpoints and journal=file: the VFS below writes these, and is not
-// recorded.
+// Without WALs and their checkpoints: the VFS below writes these, and is not recorded.
 #include "program.h"
 #include "scenes.h"
 
