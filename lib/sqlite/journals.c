@@ -14,18 +14,12 @@
 
 /* ---- rollback journals ---- */
 
-static const char ending[] = "-journal";
-
-static bool has_journal(const struct connection *c, const void *journal)
+static bool writes_journal(const struct connection *c, const void *journal)
 {
     const size_t n = strlen(c->name);
     const char *name = journal;
-    return strncmp(c->name, name, n) == 0 && strcmp(name + n, ending) == 0;
-}
-
-static bool writes_journal(const struct connection *c, const void *journal)
-{
-    return connection_writes(c) && has_journal(c, journal);
+    return connection_writes(c) && strncmp(c->name, name, n) == 0 &&
+           strcmp(name + n, "-journal") == 0;
 }
 
 /* Returns the connection that has RESERVED and a rollback journal of this name; NULL. The connection is this thread's. */
