@@ -62,6 +62,7 @@ struct connection {
     bool on_disk;   /* the rollback journal that is open is on the disk (journals.h) */
     /* A part of it is lost (database.c, at_exit()): what is staged must not be committed. */
     bool refused;
+    bool commits; /* what is staged has the first page: the rest of the commit follows at once */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool unguards;    /* what is staged has ended the guard */
     bool wrote_below; /* by the VFS below, which has yet to sync it */

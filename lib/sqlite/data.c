@@ -194,21 +194,30 @@ static int map_to_write(struct connection *c, bool masks, int code)
     return r;
 }
 
+/* SQLite stages the pages of a commit in one go, the first page first: from then on it suffices to look when the clock has moved.
+ * Pages that do not fit in its cache are staged at any time before. */
+static int check_mask(struct connection *c)
+{
+    if (!c->commits)
+        c->mask_seen = 0;
+    return database_check_mask_again(c);
+}
+
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
     struct database *db = c->db;
     /* What is staged may go to the file itself, which may be another program's by now. */
     if (c->pending.tx)
-        return database_check_mask_again(c);
-    c->mask_seen = 0;
+        return check_mask(c);
+    c->commits = false;
     c->ends_at = 0;
     c->complete = false;
     if (!db->memory && !c->pending.view && is_changed(c))
         return fault_of_lost_locks(c);
     int r = map_to_write(c, true, code);
     if (r == SQLITE_OK)
-        r = database_check_mask_again(c);
+        r = check_mask(c);
     if (r != SQLITE_OK)
         return r;
     c->unguards = false;
@@ -391,9 +400,8 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
 {
     if (!stages(c))
         return write_below(c, from, n, offset);
-    if (offset == 0) /* a commit begins with the first page */
-        c->mask_seen = 0;
     int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+    c->commits |= offset == 0;
     if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
         r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
     return r;
@@ -453,7 +461,7 @@ int data_finish(struct connection *c)
     struct pending *s = &c->pending;
     if (!c->db->memory && !locks_are_held(c->db->fd))
         return fault_of_lost_locks(c);
-    int r = database_check_mask_again(c);
+    int r = check_mask(c);
     if (r == SQLITE_OK)
         r = database_check_outside(c);
     if (r != SQLITE_OK)

@@ -107,8 +107,7 @@ int database_check_outside(const struct connection *c);
  * length. What is in the reflection must not be brought home any more. */
 int database_check_mask(struct database *db, const char *name);
 
-/* The same, for what a transaction stages; but looks only if the clock has moved since c->mask_seen: by a tick, 1 to 10 ms. SQLite stages
- * the pages of a commit in one go. */
+/* The same, but looks only if the clock has moved since c->mask_seen: by a tick, 1 to 10 ms. */
 int database_check_mask_again(struct connection *c);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */
