@@ -54,9 +54,8 @@ using bench::Write;
 
 constexpr size_t WRITES = bench::Bound::MOST; /* of a transaction */
 
-/* The size of the lane of a commit of that many words of one file: its commit line, file, words,
- * retirement. */
-constexpr uint64_t LANE_BYTES = 64 + 32 + WRITES * 16 + 8;
+/* The size of the lane of a commit of that many words: its commit line, words, retirement. */
+constexpr uint64_t LANE_BYTES = 64 + WRITES * 16 + 8;
 
 /* ---- places ---- */
 
@@ -152,7 +151,7 @@ void check_counts(const std::string &name, const struct ato_status &before,
     uint64_t due = WRITES * (slices * SLICE_BYTES + 8) + LANE_BYTES;
     uint64_t media = now.bytes_to_media - before.bytes_to_media;
     if (now.commits_journal - before.commits_journal != asked)
-        fail("%s: %" PRIu64 " transactions, %" PRIu64 " went by the journal", name.c_str(), asked,
+        fail("%s: %" PRIu64 " transactions, %" PRIu64 " went by a lane", name.c_str(), asked,
              now.commits_journal - before.commits_journal);
     if (now.writes - before.writes != asked * WRITES)
         fail("%s: %" PRIu64 " writes, ato_stat() counts %" PRIu64, name.c_str(), asked * WRITES,

@@ -201,7 +201,7 @@ struct ato_status {
     uint64_t flips;           /* bitmap words changed */
     uint64_t commits_single;  /* writes committed by one 8-byte store */
     uint64_t commits_rtm;     /* by a hardware transaction */
-    uint64_t commits_journal; /* by a lane, in the manifest or in a journal */
+    uint64_t commits_journal; /* by a lane, in the manifest */
     uint64_t rtm_aborts;      /* hardware transactions that aborted */
     uint64_t deployed_slices; /* slices deployed */
     uint64_t read_retries;    /* reads that started again because a commit came between */
@@ -245,7 +245,7 @@ struct ato_status {
  *             the file was written or cut by other means since it was unmapped, it is a copy of a
  *             file that was not plain, it was restored and its reflection has the old inode number, its attribute was
  *             removed, or another file's reflection is in the way: see ATO_PREFER_FILE and ATO_PREFER_REFLECTION
- *   EUCLEAN   a manifest, reflection or journal is damaged, or of an unknown version; a journal is missing
+ *   EUCLEAN   a manifest or reflection is damaged, or of an unknown version
  *   EXDEV     the file is mapped in another durability domain
  * Since 0.1.
  */
@@ -281,11 +281,9 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   EINVAL    neither side lies in a mapping; unknown flags
  *   EFAULT    a side lies partly in a mapping, or beyond the end of the file
  *   EACCES    dst lies in a mapping without PROT_WRITE
- *   ENOSPC    no space for the other copy, the page states, the lanes or the journal (or EDQUOT)
+ *   ENOSPC    no space for the other copy, the page states or the lanes (or EDQUOT)
  *   ENOMEM    no memory for the list of pages of a long copy
- *   E2BIG     the write changes more pages than a lane can hold (1 GiB always fits)
- *   EACCES, EMFILE, ...  the process's journal, for more than 242 pages, cannot be made
- *   ECANCELED the process is exiting, and its journals are removed
+ *   E2BIG     the write changes more pages than a lane can hold: 1 TiB
  *   EBUSY     a killed process held a page, and another process, which may be stopped, has kept the locks that
  *             are needed to free it for half a minute
  *   EAGAIN    src lies in a mapping of a read-only descriptor, and a process with write permission must free pages
@@ -296,7 +294,8 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *   EIO       the medium failed; if that leaves a commit in doubt, every call on the
  *             file is EIO until it is unmapped and mapped again
  *   ETIMEDOUT others, such as an open transaction or a process that is stopped, held a page for $ATO_WAIT_MS
- *             milliseconds (10,000 if it is not set)
+ *             milliseconds (10,000 if it is not set); or a process has kept the file's long lane, for commits of
+ *             more than 248 pages, for 10 seconds
  * A write waits for transactions that hold its pages; a read does not.
  * Through a mapping with ATO_EPOCHS a write is atomic for readers through the mapping; it becomes durable,
  * and visible to others, with the epoch: ato_msync().
@@ -312,13 +311,13 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 void *ato_memset(void *dst, int c, size_t n);
 
 /*
- * Write `count` ranges as one atomic step: all of them or none, in any mappings and files.
+ * Write `count` ranges as one atomic step: all of them or none, in any mappings of one file.
  * Each is written as by ato_memcpy() into a mapping. If they overlap, the later one wins; a source in a mapping
  * includes the writes of the ranges before. Durable when it returns. Returns 0, or -1 with errno: as
  * ato_memcpy(), and
  *   EAGAIN, ENOMEM  as ato_tx_begin()
  *   EINVAL    a dst that does not lie in a mapping; unknown flags; ranges of an epoch mixed with others
- *   EXDEV     one commit cannot span the files: see ato_tx_memcpy()
+ *   EXDEV     ranges of two files: a commit is of one
  * Since 0.1.
  */
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags);
@@ -507,7 +506,7 @@ int ato_check(const void *addr);
 /* ---- Transactions ---- */
 
 /*
- * Begin a transaction: reads and writes of any number of ranges, mappings and files, which ato_tx_commit() makes one
+ * Begin a transaction: reads and writes of any number of ranges and mappings, which ato_tx_commit() makes one
  * atomic step, for other threads and for crashes. Until then no other thread sees its writes. ato_tx_run() is the
  * easiest way to use one.
  *
@@ -574,9 +573,8 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
  *              process
  *   EINVAL     neither side lies in a mapping; unknown flags; the transaction is not open
  *   EPERM      it belongs to another thread
- *   EXDEV      the file cannot be in one commit with those written before: it has another durability domain,
- *              reflection folder, owner, group or mode for writers (a process that recovers one must find and
- *              be able to recover all)
+ *   EXDEV      the transaction has written to another file: a commit is of one. Keep in one file what has to change
+ *              together. A source in a mapping of another file is read
  * ATO_EAGER takes effect at the commit. Since 0.1.
  */
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags);
@@ -598,23 +596,13 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 off_t ato_tx_size(ato_tx *tx, const void *addr);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
- * After any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the
- * call, or abort. After EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
+ * After any other failure it is as before (ENOSPC, E2BIG, ...: for its lane, as ato_memcpy()): repeat the
+ * call, or abort. After EIO its file may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
  * Since 0.1. */
 int ato_tx_commit(ato_tx *tx);
 
-/* Commit `count` transactions of the calling thread in one step, durably. On success all are over, otherwise none.
- * None of them sees the writes of the others, and no two of them can hold the same page. EAGAIN: at least one is
- * refused. EXDEV: their files cannot be in one commit (ato_tx_memcpy()). EINVAL: `count` is negative, or one of them
- * is not open or is there twice. Others as ato_tx_commit(). Since 0.1. */
-int ato_tx_commit_all(ato_tx *const tx[], int count);
-
 /* End it without any effect. EINVAL, EPERM. Since 0.1. */
 int ato_tx_abort(ato_tx *tx);
-
-/* Check whether one commit can write to both files in whose mappings the addresses lie, without a system call. Returns 0;
- * -1 with EXDEV: it cannot (ato_tx_memcpy()), EINVAL: not in a mapping, EACCES: a file can only be read. Since 0.1. */
-int ato_tx_together(const void *a, const void *b);
 
 /* ---- Diagnostics ---- */
 

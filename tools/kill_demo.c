@@ -91,7 +91,7 @@ static int report(const struct tally *plain, const struct tally *rtm, const stru
     row("mmap + memcpy", plain);
     row(rtm->rtm > rtm->journal ? "libato, hardware transactions" : "libato, as it chose: journal",
         rtm);
-    row("libato, redo journal", journal);
+    row("libato, lane", journal);
     puts("  (How many were acknowledged is no measure of speed: most writers die while still "
          "cold.)");
     puts("");

@@ -2,7 +2,7 @@
 #include "lib/api/files.h"
 
 #include "lib/commit/deploy.h"
-#include "lib/commit/journals.h"
+#include "lib/commit/lanes.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -21,7 +21,6 @@
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
-#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,7 +235,6 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
                               .prefer_reflection = wish->options->flags & ATO_PREFER_REFLECTION,
                               .is_used = shared_is_used,
                               .join = attach_to_others,
-                              .recover = takeover_lanes,
                               .arg = f};
     if (domain < 0 || pairing_open(&f->pairing, fd, identity, &pw) < 0)
         return -1;
@@ -450,9 +448,8 @@ static int detach_last(struct file *f, const struct leaving *l)
             pairing_stamp(pr);
         r = pairing_remove(pr, l->complete);
     }
-    /* Such as a journal that a power cut brought back, or whose maker died before a manifest named it. */
     if (r == 0 && l->plain)
-        redo_sweep(&pr->folder);
+        folder_sweep(&pr->folder);
     destroy(f, true);
     return r;
 }
@@ -482,7 +479,7 @@ int files_leave(struct file *f, const struct ato_unmap_options *options, bool *k
     pthread_mutex_unlock(&f->attach); /* no other thread is in a call on the file */
     *kept = false;
     remove_file(f);
-    journals_detach(f);
+    lanes_detach(f);
     if (!others)
         return detach_last(f, &l);
     attach_leave(f);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the library does at fork() and exit(). */
 #include "lib/api/files.h"
-#include "lib/commit/journals.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
@@ -46,7 +45,6 @@ static void in_child(void)
             table_entries[i] = NULL;
     handle_forget_all();
     locks_forget();
-    journals_forget_all();
     fault_forget_all();
     window_forget_all();
     files_forget();
@@ -70,6 +68,5 @@ static void __attribute__((constructor(101))) set_up(void)
 /* After all other destructors, and the handlers of atexit(3): they may unmap files. */
 static void __attribute__((destructor(101))) at_exit(void)
 {
-    journals_close_all();
     files_exit();
 }

@@ -9,7 +9,6 @@
 #include "lib/api/transact.h"
 
 #include "lib/api/options.h"
-#include "lib/commit/journals.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
@@ -29,7 +28,6 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* ---- ownership ---- */
 
@@ -396,42 +394,6 @@ int ato_tx_commit(ato_tx *tx)
     return r;
 }
 
-/* Enters all of them. Returns 0; -1, and *n of them are entered. */
-static int enter_all(ato_tx *const tx[], unsigned count, struct tx **t, unsigned *n)
-{
-    for (*n = 0; *n < count; ++*n) {
-        for (unsigned i = 0; i < *n; i++)
-            if (tx[i] == tx[*n])
-                return report_error(EINVAL, "the same transaction twice");
-        t[*n] = enter(tx[*n]);
-        if (!t[*n])
-            return -1;
-    }
-    return 0;
-}
-
-int ato_tx_commit_all(ato_tx *const tx[], int count)
-{
-    if (count < 0)
-        return report_error(EINVAL, "%d transactions", count);
-    if (count == 0)
-        return 0;
-    struct tx **t = malloc((unsigned)count * sizeof(struct tx *));
-    if (!t)
-        return report_error(ENOMEM, "no memory to commit %d transactions", count);
-    unsigned n;
-    int r = enter_all(tx, (unsigned)count, t, &n);
-    if (r == 0)
-        r = tx_make_all_durable(t, n);
-    for (unsigned i = 0; i < n; i++)
-        if (r == 0)
-            end(t[i]);
-        else
-            leave(t[i]);
-    free(t);
-    return r;
-}
-
 int ato_tx_abort(ato_tx *tx)
 {
     struct tx *t = enter_any(tx);
@@ -439,14 +401,4 @@ int ato_tx_abort(ato_tx *tx)
         return -1;
     end(t);
     return 0;
-}
-
-int ato_tx_together(const void *a, const void *b)
-{
-    struct mapping *x = table_find_to_change(a), *y = x ? table_find_to_change(b) : NULL;
-    if (!y)
-        return -1;
-    CALL_ON(x_call, x);
-    CALL_ON(y_call, y);
-    return journals_alike(x->file, y->file);
 }

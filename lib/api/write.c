@@ -64,8 +64,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         from += repeats ? 0 : bytes;
     }
     if (stored) {
-        struct part part = {.mapping = m};
-        struct commit flip = {.set = h, .parts = &part, .nparts = 1};
+        const struct commit flip = {.set = h, .m = m};
         if (commit_flush(h->pages, h->n) < 0 || commit_run(&flip) < 0)
             return -1;
     }

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The commit: makes the pending slices of all held pages valid, and new sizes of their files, in one step.
+ * The commit: makes the pending slices of all held pages of one file valid, and its new size, in one step.
  *
  * Three ways (all end in the same state):
  *   one word   its 8-byte store, of a page or a size
  *   RTM        all words in one hardware transaction, where what is visible is durable
- *   journal    a redo lane names all words; it is durable before the first of them changes
+ *   lane       a redo list of all words; it is durable before the first of them changes
  */
 #ifndef ATO_LIB_COMMIT_COMMIT_H
 #define ATO_LIB_COMMIT_COMMIT_H
 
-#include "lib/commit/journals.h"
+#include "lib/commit/lanes.h"
 #include "lib/file/page.h"
 #include "lib/file/under_way.h"
 #include "lib/page/page_set.h"
 
-/* The pending slices of all pages of the hold, and the new sizes of their files. */
 struct commit {
-    struct page_set *set;
-    struct part *parts; /* each file of the hold has one */
-    unsigned nparts;
+    struct page_set *set; /* all its pages with pending slices are m's file's */
+    struct mapping *m;    /* whose flags hold, and which is counted */
+    struct part *resizes; /* the part that has the new size of the file; NULL: it keeps its size */
 };
 
 /*
@@ -27,13 +26,13 @@ struct commit {
  * flushed (commit_flush()), but not fenced.
  *
  * Returns 0: the flip is durable and visible in memory, pending masks are empty, pages still held. Or -1 with
- * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the files poisoned, if the
+ * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the file poisoned, if the
  * medium failed so late that the commit is in doubt.
  */
-int commit_run(struct commit *flip);
+int commit_run(const struct commit *flip);
 
 /*
- * Takes a lane of the journal if a commit of so many pages will need one. For speed alone, before the stores
+ * Takes a small lane if a commit of so many pages will need one. For speed alone, before the stores
  * of the operation: taking a lane needs locked instructions, which after the stores would wait until they
  * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
  */
@@ -42,9 +41,9 @@ int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
 /* Gives the lane back that no commit has used; there may be none. */
 static inline void commit_unprepare(struct page_set *set)
 {
-    if (set->lane.journal)
-        journals_give_lane(&set->lane, false);
-    set->lane.journal = NULL;
+    if (set->lane.of)
+        lanes_give(&set->lane, false);
+    set->lane.of = NULL;
 }
 
 /* Returns the index of the next page, from the i-th on, whose pending mask is not empty; n if there is none. */

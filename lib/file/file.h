@@ -12,7 +12,7 @@
 
 #include "lib/file/shared.h"
 #include "lib/file/thread.h"
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/window.h"
 #include "reflection/pairing/pairing.h"
@@ -62,12 +62,11 @@ struct file {
     uint64_t empty_from;
     uint64_t empty_to;
     uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
-    /* Where its commits of several words go (journals.h). */
-    char *area;           /* of this process's slot in the manifest; NULL: not mapped yet */
-    struct journal lanes; /* in `area` */
-    uint32_t idle_lanes;  /* one bit per lane */
-    struct journals *journal;
-    struct file *next_user; /* of that journal */
+    /* Where its commits of several words go (lanes.h). */
+    char *area;          /* of this process's slot in the manifest; NULL: not mapped yet */
+    uint32_t idle_lanes; /* one bit for each lane there */
+    struct lane
+        long_lane; /* as far as it is mapped; of the process that has it (shared_header.long_lane) */
     pthread_mutex_t medium; /* held around each flush in domain msync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */

@@ -6,7 +6,6 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
-#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <linux/falloc.h>
@@ -105,13 +104,9 @@ static int allocate(struct file *f, char *view, uint64_t at, uint64_t n, const c
     const off_t length = fsops_length(fd);
     if (length >= 0 && layout_pages((uint64_t)length) * PAGE_BYTES < at + n)
         return say_truncated(f, fd, length);
-    return report_errno(
-        error,
-        "no space for %llu bytes at %llu of %s %s, or for the pages beside them (a journal in the "
-        "folder %s, which commits of several pages need, takes at least %llu bytes until the files "
-        "are unmapped)",
-        (unsigned long long)n, (unsigned long long)at, what, f->pairing.path,
-        f->pairing.folder.path, (unsigned long long)journal_bytes(0));
+    return report_errno(error,
+                        "no space for %llu bytes at %llu of %s %s, or for the pages beside them",
+                        (unsigned long long)n, (unsigned long long)at, what, f->pairing.path);
 }
 
 static int allocate_o(struct file *f, uint64_t page, uint64_t n)

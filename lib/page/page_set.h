@@ -13,12 +13,11 @@
 
 #include "lib/file/file.h"
 
-/* A lane, taken for a commit (journals.h). */
-struct journal_lane {
-    const struct journal *journal; /* NULL: no lane is taken */
-    struct journals *in;           /* whose it is; or NULL, and: */
-    struct file *of;               /* `journal` is the `lanes` of this file */
-    unsigned lane;
+/* A lane, taken for a commit (lanes.h). */
+struct taken_lane {
+    struct file *of; /* NULL: no lane is taken */
+    struct lane lane;
+    unsigned number; /* of a small one; LANE_SMALL: it is the long one */
 };
 
 struct held_page {
@@ -35,8 +34,8 @@ enum { PAGE_SET_SMALL = 32 };
 struct page_set {
     struct held_page *pages; /* in the order they were reserved */
     uint64_t n, room;
-    struct journal_lane lane; /* for the coming commit; .journal is NULL if there is none */
-    uint32_t tag;             /* of the transaction that has the pages; 0: none */
+    struct taken_lane lane; /* for the coming commit; .of is NULL if there is none */
+    uint32_t tag;           /* of the transaction that has the pages; 0: none */
     /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
     const struct persist *forgotten;
     struct held_page small[PAGE_SET_SMALL];
@@ -52,10 +51,6 @@ struct part {
     bool resizes;  /* `size` is not the file's: the commit makes it so */
     uint64_t size; /* bytes, as the transaction sees it */
     uint64_t low;  /* the smallest so far: others are kept from whole pages behind it */
-    /* For the commit itself: */
-    uint64_t pages, slices; /* that flip */
-    struct part *next;      /* of those that change their file */
-    unsigned index;         /* of the file in a lane: its place in that list */
 };
 
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */
@@ -93,7 +88,7 @@ static inline void page_set_init(struct page_set *h)
     h->pages = h->small;
     h->n = 0;
     h->room = PAGE_SET_SMALL;
-    h->lane.journal = NULL;
+    h->lane.of = NULL;
     h->tag = 0;
     h->forgotten = NULL;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/claim.h"
 
-#include "lib/commit/journals.h"
 #include "lib/transaction/again.h"
 #include "reflection/media/report.h"
 
@@ -39,9 +38,12 @@ struct part *claim_part(struct tx *t, struct mapping *m, bool to_write)
     if (part && part->written)
         return part;
     const struct part *written = to_write ? claim_first_written(t) : NULL;
-    /* All files that a transaction writes to are alike, so comparing with one suffices. */
-    if (written && journals_alike(written->mapping->file, m->file) < 0)
-        return NULL;
+    if (written && written->mapping->file != m->file)
+        return report_null(EXDEV,
+                           "the transaction has written to %s, and a commit is of one file, so it "
+                           "cannot write to %s too: keep in one file what has to change together, "
+                           "or commit this transaction and begin another one",
+                           written->mapping->file->pairing.path, m->file->pairing.path);
     if (part)
         return part;
     if (claim_make_room_for_parts(t, 1) < 0)

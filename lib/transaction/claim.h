@@ -13,7 +13,7 @@
 /* ---- mappings: one part each ---- */
 
 /* Returns the part of a mapping, which is made if necessary: the mapping cannot be unmapped from then on. NULL with ENOMEM; or, if
- * `to_write`, with EXDEV: the file cannot be in one commit with the others. */
+ * `to_write`, with EXDEV: the transaction has written to another file. */
 struct part *claim_part(struct tx *t, struct mapping *m, bool to_write);
 
 /* Makes room for `more` parts. Returns 0; -1 with ENOMEM. */

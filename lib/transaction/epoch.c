@@ -35,6 +35,7 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
         for (unsigned i = 0; i < count && r == 0; i++)
             r = staging_ready(t, &writes[i], flags & ATO_EAGER);
         if (r == 0) {
+            t->parts[0].written = true;
             t->parts[0].eager |= (flags & ATO_EAGER) != 0;
             return 0;
         }

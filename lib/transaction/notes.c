@@ -177,31 +177,25 @@ static uint64_t moment(const struct tx *t)
     return sum;
 }
 
-/* Returns true if the page was read beyond byte `end` of its file, and none of these transactions changes the file's
- * size. */
-static bool is_behind(const struct note *at, uint64_t end, struct tx *const *with, unsigned n)
+/* Returns true if the page was read beyond byte `end` of its file, and the transaction does not change the file's size. */
+static bool is_behind(const struct tx *t, const struct note *at, uint64_t end)
 {
-    unsigned i = 0;
-    if (at->end <= end)
-        return false;
-    while (i < n && !claim_sizing(with[i], at->file))
-        i++;
-    return i == n;
+    return at->end > end && !claim_sizing(t, at->file);
 }
 
 /* Returns true if another transaction is going to cut the page off, or has cut it off. */
-static bool is_cut(const struct note *at, struct tx *const *with, unsigned n)
+static bool is_cut(const struct tx *t, const struct note *at)
 {
     /* `cut` first, as in reservation_within(). */
     const uint64_t cut = __atomic_load_n(&at->file->shared.header->cut, __ATOMIC_ACQUIRE);
-    return is_behind(at, cut, with, n) || is_behind(at, file_size(at->file), with, n);
+    return is_behind(t, at, cut) || is_behind(t, at, file_size(at->file));
 }
 
 /* Waits until no other transaction commits the page, or cuts it off. Returns 0; -1 with EAGAIN: the transaction is
  * refused. */
 static int await_commit(struct tx *t, const struct note *at)
 {
-    const struct page_state *s = is_cut(at, &t, 1) ? &at->file->shared.header->sizing : at->state;
+    const struct page_state *s = is_cut(t, at) ? &at->file->shared.header->sizing : at->state;
     uint64_t until = 0;
     for (unsigned i = 0; __atomic_load_n(&s->tx, __ATOMIC_ACQUIRE) & PAGE_SET_COMMITS; i++) {
         const uint64_t now = clock_ns();
@@ -231,29 +225,19 @@ int notes_hold(struct tx *t)
         const uint64_t version = read_steady_version(at->file, at->state);
         if (!version)
             return -1;
-        if (page_content(version) != at->content || is_behind(at, file_size(at->file), &t, 1))
+        if (page_content(version) != at->content || is_behind(t, at, file_size(at->file)))
             return has_changed(t, at->file);
     }
     n->moment = now;
     return 0;
 }
 
-static bool is_of(const struct note *at, struct tx *const *with, unsigned n)
-{
-    unsigned i = 0;
-    while (i < n && !page_set_is_of(at->file, at->state, with[i]->set.tag))
-        i++;
-    return i < n;
-}
-
 void notes_mark_commit(struct tx *t, bool begins)
 {
     const uint64_t flag = begins ? PAGE_SET_COMMITS : 0;
-    if (!t->notes.n)
-        return;
-    for (unsigned i = 0; i < t->nparts && begins; i++)
-        if (t->parts[i].written)
-            (void)under_way_begin(t->parts[i].mapping->file);
+    struct file *f = claim_first_written(t)->mapping->file;
+    if (begins)
+        (void)under_way_begin(f);
     for (unsigned i = 0; i < t->nparts; i++)
         if (t->parts[i].sized)
             __atomic_store_n(&t->parts[i].mapping->file->shared.header->sizing.tx,
@@ -261,22 +245,21 @@ void notes_mark_commit(struct tx *t, bool begins)
     for (uint64_t i = 0; i < t->set.n; i++)
         __atomic_store_n(&t->set.pages[i].state->tx, page_set_note(t->set.tag, i) | flag,
                          __ATOMIC_RELEASE);
-    for (unsigned i = 0; i < t->nparts && !begins; i++)
-        if (t->parts[i].written)
-            under_way_end(under_way_of(t->parts[i].mapping->file));
+    if (!begins)
+        under_way_end(under_way_of(f));
     /* The check that follows comes after the flags, for all CPUs. If another transaction misses a flag, it has seen a change
      * of what this one has read, and this check finds that change, too. */
     if (begins)
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Returns the holder of the page, if that is none of these, after it had a moment to release it. */
-static uint32_t other_holder(const struct note *at, struct tx *const *with, unsigned n)
+/* Returns the holder of the page, if that is not the transaction, after it had a moment to release it. */
+static uint32_t other_holder(const struct tx *t, const struct note *at)
 {
     uint32_t holder = 0;
     for (unsigned i = 0; i < PAGE_SPINS; i++) {
         holder = __atomic_load_n(&at->state->holder, __ATOMIC_ACQUIRE);
-        if (!holder || is_of(at, with, n))
+        if (!holder || page_set_is_of(at->file, at->state, t->set.tag))
             return 0;
         seam_point(SEAM_WAIT, at->state);
         _mm_pause();
@@ -284,14 +267,14 @@ static uint32_t other_holder(const struct note *at, struct tx *const *with, unsi
     return holder;
 }
 
-int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n)
+int notes_hold_for_commit(struct tx *t)
 {
     /* The holder comes first: if the page is free, or the transaction's own, all that was committed to it is
      * visible. Each of two transactions has reserved what it writes, by locked instructions, before it looks here. So
      * at least one of them sees the other one. */
     for (uint64_t i = 0; i < t->notes.n; i++) {
         const struct note *at = &t->notes.each[i];
-        const uint32_t holder = other_holder(at, with, n);
+        const uint32_t holder = other_holder(t, at);
         if (holder) {
             (void)reservation_look_after(at->file, at->state, holder); /* for the next try */
             return has_changed(t, at->file);
@@ -299,8 +282,7 @@ int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n)
         if (page_content(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
             return has_changed(t, at->file);
         const struct patience patience = claim_patience(t);
-        if (is_cut(at, with, n) &&
-            (reservation_wait_for_size(at->file, &patience) < 0 || is_cut(at, with, n)))
+        if (is_cut(t, at) && (reservation_wait_for_size(at->file, &patience) < 0 || is_cut(t, at)))
             return has_changed(t, at->file);
     }
     return 0;

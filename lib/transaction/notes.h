@@ -46,9 +46,8 @@ int notes_hold(struct tx *t);
  * say that it commits, or no longer. */
 void notes_mark_commit(struct tx *t, bool begins);
 
-/* notes_hold() for a transaction that is about to commit writes, in one step with all of `with`: also if anybody but these
- * holds a noted page. */
-int notes_hold_for_commit(struct tx *t, struct tx *const *with, unsigned n);
+/* notes_hold() for a transaction that is about to commit writes: also if anybody else holds a noted page. */
+int notes_hold_for_commit(struct tx *t);
 
 /* Forgets the notes from the n-th on: the call that made them has failed. */
 void notes_give_back(struct notes *n, uint64_t from);

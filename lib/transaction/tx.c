@@ -12,16 +12,10 @@
 #include "lib/transaction/staging.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* Does what comes before the commit and may fail. */
+/* Stores what is queued, and does what else comes before the commit and may fail. */
 static int make_ready(struct tx *t)
 {
-    /* With SKIP_EQUAL the number of pages that flip is not known yet. So few as here fit in any lane. */
-    if (!queue_is_empty(t) && t->nparts == 1 && t->set.n <= QUEUE_WRITES &&
-        !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
-        commit_prepare(t->parts[0].mapping, &t->set, t->set.n) < 0)
-        return -1;
     queue_drain(t);
     for (unsigned i = 0; i < t->nparts; i++)
         if (file_check(t->parts[i].mapping->file) < 0)
@@ -29,42 +23,33 @@ static int make_ready(struct tx *t)
     return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 
-/* Adds the parts and pages of a transaction to those of another one, which is to commit both. */
-static int gather(struct tx *all, const struct tx *t)
+/* Commits what the transaction has written, if nobody has changed what it has read. */
+static int commit(struct tx *t, const struct part *written)
 {
-    struct page_set *h = &all->set;
-    if (claim_make_room_for_parts(all, t->nparts) < 0 || page_set_make_room(h, t->set.n) < 0)
+    struct commit flip = {.set = &t->set, .m = written->mapping};
+    const bool checks = t->notes.n;
+    /* Where a flush takes long: others wait while the pages say that they are being committed. */
+    const bool flushes = flip.m->file->persist.domain == PERSIST_MSYNC;
+    /* With SKIP_EQUAL the number of pages that flip is not known yet. So few as here fit in any lane. */
+    if (!queue_is_empty(t) && t->nparts == 1 && t->set.n <= QUEUE_WRITES &&
+        !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
+        commit_prepare(flip.m, &t->set, t->set.n) < 0)
         return -1;
+    if (flushes && make_ready(t) < 0)
+        return -1;
+    /* The check comes before the stores: it has a fence, which would wait until they have drained. */
+    if (checks)
+        notes_mark_commit(t, true);
+    int r = checks ? notes_hold_for_commit(t) : 0;
+    if (r == 0 && !flushes)
+        r = make_ready(t);
     for (unsigned i = 0; i < t->nparts; i++)
-        all->parts[all->nparts++] = t->parts[i];
-    memcpy(h->pages + h->n, t->set.pages, t->set.n * sizeof(*h->pages));
-    h->n += t->set.n;
-    return 0;
-}
-
-/* Commits what the transactions have written, if nobody has changed what they have read: by the first one, which has what all have
- * meanwhile. */
-static int commit_checked(struct tx *const *t, unsigned n)
-{
-    struct tx *all = t[0];
-    const uint64_t pages = all->set.n;
-    const unsigned parts = all->nparts;
-    /* One that only reads needs no check: all that it has read was valid at its last read. */
-    const unsigned checked = n > 1 || (all->notes.n && claim_first_written(all)) ? n : 0;
-    int r = 0;
-    for (unsigned i = 0; i < checked; i++)
-        notes_mark_commit(t[i], true);
-    for (unsigned i = 0; r == 0 && i < checked; i++)
-        r = notes_hold_for_commit(t[i], t, n);
-    for (unsigned i = 1; r == 0 && i < n; i++)
-        r = gather(all, t[i]);
-    struct commit flip = {.set = &all->set, .parts = all->parts, .nparts = all->nparts};
+        if (t->parts[i].resizes)
+            flip.resizes = &t->parts[i];
     if (r == 0)
         r = commit_run(&flip);
-    all->set.n = pages;
-    all->nparts = parts;
-    for (unsigned i = 0; i < checked; i++)
-        notes_mark_commit(t[i], false);
+    if (checks)
+        notes_mark_commit(t, false);
     return r;
 }
 
@@ -78,22 +63,14 @@ static void bring_home(struct tx *t)
             return;
 }
 
-int tx_make_all_durable(struct tx *const *t, unsigned n)
+int tx_make_durable(struct tx *t)
 {
-    int r = 0;
-    for (unsigned i = 0; r == 0 && i < n; i++) {
-        r = make_ready(t[i]);
-        if (n > 1)
-            commit_unprepare(&t[i]->set);
-    }
+    const struct part *written = claim_first_written(t);
+    /* All that it has read was valid at its last read. */
+    const int r = written ? commit(t, written) : make_ready(t);
+    commit_unprepare(&t->set);
     if (r == 0)
-        r = commit_checked(t, n);
-    commit_unprepare(&t[0]->set);
-    for (unsigned i = 0; r == 0 && i < n; i++) {
-        for (uint64_t k = 0; i > 0 && k < t[i]->set.n; k++)
-            t[i]->set.pages[k].pending = 0; /* the first one has committed a copy */
-        bring_home(t[i]);
-    }
+        bring_home(t);
     return r;
 }
 

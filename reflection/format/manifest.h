@@ -13,13 +13,12 @@
  *   8208    8      shrink word: in the same way, the size before the file was made shorter, which it
  *                  may still have. Counts while it is more than the size word. 0: none
  *   8216    4072   zeros
- *   12288   ...    area of slot 0, then of slot 1, ...: 16384 bytes each, of which bytes
- *                  0-7 are the journal word: in the same form, the number of the journal to which the process
- *                  in this slot commits, beside the lanes here; 0: none;
- *                  64-16191 are the slot's lanes (journal.h); the others are zeros
+ *   12288   ...    area of slot 0, then of slot 1, ...: 16384 bytes each, the small lanes (lane.h) of the
+ *                  process in this slot
+ *   16789504 ...   the long lane, of whole MiB, up to the end of the file; missing until a commit needs it, and
+ *                  cut off when the last process unmaps the file
  *
- * The journal word is durable before the first commit of the file in that journal, and 0 again, durably, before the
- * journal is removed (persist-order N1, N2). So recovery opens the journals that the manifest names, and no others.
+ * Areas that were never used are holes, or lie behind the end.
  *
  * A record is valid if and only if (1) its magic and version are the ones below, and its format is 0 or 1, (2) its
  * checksum fits, (3) domain and state are known values, (4) its guard and sizes are within bounds. Of two valid copies
@@ -50,15 +49,13 @@
 #define MANIFEST_GROWTH_WORD 8200
 #define MANIFEST_SHRINK_WORD 8208
 #define MANIFEST_MAGIC       0x545345464e414d41ull /* "AMANFEST", little-endian */
-#define MANIFEST_VERSION     2
+#define MANIFEST_VERSION     3
 #define MANIFEST_SLOTS       1024 /* most processes that map one file */
 
 #define MANIFEST_AREA_BYTES 16384 /* of a slot */
-#define MANIFEST_AREA_LANES 64    /* where its lanes begin */
-
 #define MANIFEST_BORN_BYTES (MANIFEST_BYTES + MANIFEST_AREA_BYTES)
 
-/* Offset of a slot's area, and of its journal word. */
+/* Offset of a slot's area; of MANIFEST_SLOTS: of the long lane. */
 static inline uint64_t manifest_area(unsigned slot)
 {
     return MANIFEST_BYTES + (uint64_t)slot * MANIFEST_AREA_BYTES;
@@ -156,7 +153,7 @@ enum manifest_finding {
  * valid, 1, so that the first write goes to copy A. */
 enum manifest_finding manifest_read(const void *bytes, struct manifest_record *record, int *which);
 
-/* Returns what a user can do about a manifest or journal of another version: the end of a sentence. `known`: the version that
+/* Returns what a user can do about a manifest of another version: the end of a sentence. `known`: the version that
  * this library reads. */
 const char *manifest_advice(uint32_t version, uint32_t known);
 

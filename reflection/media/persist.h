@@ -112,7 +112,7 @@ enum { PERSIST_COLD_BYTES = 1024 };
 /* Copies the slices of `mask` from R to O: with all bits 1, O is the invalid home of each slice, and nothing is stored to R. */
 #define persist_home(p, o, r, mask, cold) persist_scatter(p, o, o, r, ~0ull, mask, cold)
 
-/* Stores anything else: journal lanes, manifests. dst and n are multiples of 8. */
+/* Stores anything else: lanes, manifests. dst and n are multiples of 8. */
 #define persist_copy(p, dst, src, n) SEAM_AT("copy", PERSIST_CALL(copy)(p, dst, src, n))
 
 /* Flushes what scatter, line, home and copy stored: once for a range, before the fence. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/area.h"
 
-#include "reflection/format/journal.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
@@ -12,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,18 +72,19 @@ char *area_map_manifest(int lock, int access, const char *path, struct fault_tar
 /* The first area has zeros since the manifest's birth. Others may lie behind its end: recovery looks no further than that, but
  * the first flush of a lane, or with MAP_SYNC the first store to it, makes the length durable too. Never shortens the file:
  * other processes may use areas behind this one. */
-static int make_space(int lock, off_t at)
+static int make_space(int lock, off_t at, uint64_t n)
 {
-    if (lseek(lock, at, SEEK_HOLE) >= at + (off_t)MANIFEST_AREA_BYTES)
+    if (lseek(lock, at, SEEK_HOLE) >= at + (off_t)n)
         return 0;
-    return fsops->fallocate(lock, 0, at, MANIFEST_AREA_BYTES);
+    return fsops->fallocate(lock, 0, at, (off_t)n);
 }
 
 char *area_map(int lock, unsigned slot, const char *path, struct fault_target *faults)
 {
     const off_t at = (off_t)manifest_area(slot);
-    char *area =
-        make_space(lock, at) < 0 ? NULL : folder_map(lock, O_RDWR, MANIFEST_AREA_BYTES, at);
+    char *area = make_space(lock, at, MANIFEST_AREA_BYTES) < 0
+                     ? NULL
+                     : folder_map(lock, O_RDWR, MANIFEST_AREA_BYTES, at);
     if (area)
         fault_watch(area, MANIFEST_AREA_BYTES, faults);
     if (area && domain_make_storable(PERSIST_MSYNC, area, MANIFEST_AREA_BYTES) == 0)
@@ -102,6 +103,77 @@ void area_unmap(char *area)
     fault_unmap(area, MANIFEST_AREA_BYTES);
 }
 
+/* Returns how much of a long lane matters, in whole pages: as its commit line asks for, if there is so much. */
+static uint64_t long_bytes(const struct lane_commit *line, uint64_t there)
+{
+    const uint64_t words = line->words < LANE_MAX_WORDS ? line->words : LANE_MAX_WORDS,
+                   wanted = LANE_HEAD_BYTES + words * sizeof(struct lane_word),
+                   n = wanted < there ? wanted : there;
+    return (n + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
+/* Maps the first n bytes of the long lane, which the file has. */
+static int map_long(int lock, uint64_t n, struct fault_target *faults, struct lane *lane)
+{
+    char *at = folder_map(lock, O_RDWR, n, (off_t)manifest_area(MANIFEST_SLOTS));
+    if (!at)
+        return -1;
+    fault_watch(at, n, faults);
+    area_unmap_long(lane);
+    *lane = (struct lane){at, n};
+    return 0;
+}
+
+int area_map_long(int lock, uint64_t words, enum persist_domain domain, const char *path,
+                  struct fault_target *faults, struct lane *lane)
+{
+    const uint64_t n = lane_bytes(words);
+    /* persist-order J0 (reader: area_map_found): the length is durable before a commit line that needs it: such a line in a shorter
+     * file is damage. With MAP_SYNC the first store behind the old end does that, before the line is stored. In domain msync the
+     * kernel may write the page of the line first. */
+    if (n > lane->bytes &&
+        (fsops->fallocate(lock, 0, (off_t)manifest_area(MANIFEST_SLOTS), (off_t)n) < 0 ||
+         (domain == PERSIST_MSYNC && fsops_fsync(lock) < 0) || map_long(lock, n, faults, lane) < 0))
+        return report_errno(
+            errno,
+            "cannot make the manifest of %s larger by %llu bytes, which a commit of "
+            "%llu pages needs",
+            path, (unsigned long long)(n - lane->bytes), (unsigned long long)words);
+    return 0;
+}
+
+int area_map_found(int lock, const char *path, struct fault_target *faults, struct lane *lane)
+{
+    const off_t at = (off_t)manifest_area(MANIFEST_SLOTS), end = fsops_length(lock);
+    const uint64_t there = end > at ? (uint64_t)(end - at) & ~(PAGE_BYTES - 1) : 0;
+    struct lane_commit line = {0};
+    if (end < 0 || pread(lock, &line, sizeof(line), at) < 0)
+        return report_errno(errno, "cannot read the long lane in the manifest of %s", path);
+    const uint64_t n = long_bytes(&line, UINT64_MAX);
+    if (n > there)
+        return report_error(
+            EUCLEAN,
+            "the long lane in the manifest of %s is damaged, or was cut off. " PAIRING_BRING_BACK,
+            path);
+    /* In a copy of the file there may be holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
+    if (make_space(lock, at, n) < 0 || map_long(lock, n, faults, lane) < 0)
+        return report_errno(errno, "cannot map the long lane in the manifest of %s", path);
+    return 0;
+}
+
+void area_unmap_long(struct lane *lane)
+{
+    fault_unmap(lane->at, lane->bytes);
+    *lane = (struct lane){0};
+}
+
+int area_cut(int lock)
+{
+    const off_t length = fsops_length(lock);
+    return length <= MANIFEST_BORN_BYTES ? (length < 0 ? -1 : 0)
+                                         : fsops->ftruncate(lock, MANIFEST_BORN_BYTES);
+}
+
 bool area_are_lost(const struct manifest_record *record)
 {
     return record->domain == PERSIST_PROCESS && identity_restarted(record);
@@ -109,75 +181,65 @@ bool area_are_lost(const struct manifest_record *record)
 
 unsigned area_next(int lock, unsigned slot)
 {
-    off_t at = lseek(lock, (off_t)manifest_area(slot), SEEK_DATA);
-    if (at < 0) /* ENXIO: holes to the end; otherwise the file system does not tell */
-        return errno == ENXIO ? MANIFEST_SLOTS : slot;
+    if (slot >= AREA_END)
+        return AREA_END;
+    const off_t at = lseek(lock, (off_t)manifest_area(slot), SEEK_DATA);
+    if (at < 0 && errno == ENXIO) /* holes to the end */
+        return AREA_END;
+    if (at < 0) { /* the file system does not tell */
+        const off_t length = fsops_length(lock);
+        return length >= 0 && length <= (off_t)manifest_area(slot) ? AREA_END : slot;
+    }
     const uint64_t next = ((uint64_t)at - MANIFEST_BYTES) / MANIFEST_AREA_BYTES;
     return next < MANIFEST_SLOTS ? (unsigned)next : MANIFEST_SLOTS;
 }
 
+char *area_copy_lanes(int lock, unsigned slot, struct lane lanes[LANE_SMALL], unsigned *n)
+{
+    const off_t at = (off_t)manifest_area(slot), end = fsops_length(lock);
+    struct lane_commit line = {0};
+    uint64_t bytes = MANIFEST_AREA_BYTES;
+    if (end < 0 || pread(lock, &line, sizeof(line), at) < 0)
+        return NULL;
+    if (slot == MANIFEST_SLOTS)
+        bytes = long_bytes(&line, end > at ? (uint64_t)(end - at) : 0);
+    char *copy = aligned_alloc(PAGE_BYTES, bytes);
+    if (!copy)
+        return NULL;
+    memset(copy, 0, bytes);
+    for (uint64_t got = 0; got < bytes;) {
+        const ssize_t more = pread(lock, copy + got, bytes - got, at + (off_t)got);
+        if (more == 0)
+            break; /* zeros behind the end */
+        if (more < 0) {
+            KEEP_ERRNO();
+            free(copy);
+            return NULL;
+        }
+        got += (uint64_t)more;
+    }
+    *n = slot == MANIFEST_SLOTS ? 1 : LANE_SMALL;
+    lanes[0] = (struct lane){copy, bytes};
+    for (unsigned i = 0; i<*n && * n> 1; i++)
+        lanes[i] = lane_small(copy, i);
+    return copy;
+}
+
 int area_holds_commits(int lock, const struct manifest_record *record)
 {
-    struct journal_view v;
+    struct lane lanes[LANE_SMALL];
+    struct lane_view v;
+    unsigned n;
     int holds = 0;
-    char *area = area_are_lost(record) ? NULL : aligned_alloc(4096, MANIFEST_AREA_BYTES);
-    if (!area)
-        return area_are_lost(record) ? 0 : -1;
-    for (unsigned slot = 0; !holds && (slot = area_next(lock, slot)) < MANIFEST_SLOTS; slot++) {
-        memset(area, 0, MANIFEST_AREA_BYTES);
-        if (pread(lock, area, MANIFEST_AREA_BYTES, (off_t)manifest_area(slot)) < 0)
-            holds = -1;
-        const struct journal j =
-            journal_of_slot(area + MANIFEST_AREA_LANES, (enum persist_domain)record->domain);
-        holds = holds ? holds : *(const uint64_t *)area != 0;
-        for (unsigned lane = 0; lane < j.lanes && !holds; lane++) {
-            const enum journal_finding found = journal_look(&j, lane, &v);
-            holds = found == JOURNAL_COMMITTED || found == JOURNAL_DAMAGED;
+    for (unsigned slot = 0;
+         !holds && !area_are_lost(record) && (slot = area_next(lock, slot)) < AREA_END; slot++) {
+        char *copy HEAP = area_copy_lanes(lock, slot, lanes, &n);
+        if (!copy)
+            return -1;
+        for (unsigned i = 0; i < n && !holds; i++) {
+            const enum lane_finding found = lane_look(&lanes[i], &v);
+            holds = found == LANE_COMMITTED || found == LANE_DAMAGED;
         }
     }
-    KEEP_ERRNO();
-    free(area);
     return holds;
-}
-
-int area_journal(int lock, unsigned slot, const char *path, uint64_t *number)
-{
-    uint64_t word = 0;
-    *number = 0;
-    if (pread(lock, &word, sizeof(word), (off_t)manifest_area(slot)) < 0)
-        return report_errno(errno, "cannot read the manifest of %s", path);
-    if (word == 0 || manifest_decode_size(word, number))
-        return 0;
-    return report_error(EUCLEAN,
-                        "the manifest of %s is damaged: slot %u has 0x%llx as the number of its "
-                        "journal",
-                        path, slot, (unsigned long long)word);
-}
-
-int area_find_journal(int lock, uint64_t *number, const char *path)
-{
-    uint64_t named = 0;
-    for (unsigned slot = 0; (slot = area_next(lock, slot)) < MANIFEST_SLOTS; slot++) {
-        if (area_journal(lock, slot, path, &named) < 0)
-            return -1;
-        if (!named || (*number && named != *number))
-            continue;
-        *number = named;
-        return (int)slot;
-    }
-    return MANIFEST_SLOTS;
-}
-
-int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path)
-{
-    uint64_t *word = (uint64_t *)area;
-    persist_store_word(p, word, number ? manifest_encode_size(number) : 0);
-    if (persist_flush_word(p, word) < 0)
-        return report_errno(errno, "cannot make the manifest of %s durable", path);
-    /* persist-order N1 (reader: area_journal, by takeover() and area_find_journal): the name of the journal is durable before the
-     * first commit in it. persist-order N2 (writer: J3; reader: lock_all in takeover.c): all commits of the file are retired
-     * before the journal is no longer named, and that is durable before the journal is removed: recovery finds each journal that
-     * is named. */
-    persist_fence(p);
-    return 0;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of a manifest (manifest.h). The area of a slot: the journal word and the lanes of the process in that slot. `lock`: the
- * manifest. */
+/*
+ * The parts of a manifest (manifest.h): its records, the areas with the small lanes of each slot, and the long lane, which
+ * comes behind them and counts as that of slot MANIFEST_SLOTS. `lock`: the manifest.
+ */
 #ifndef ATO_REFLECTION_PAIRING_AREA_H
 #define ATO_REFLECTION_PAIRING_AREA_H
 
+#include "reflection/format/lane.h"
 #include "reflection/format/manifest.h"
 #include "reflection/media/fault.h"
 
@@ -22,29 +25,37 @@ int area_is_copy(int lock, const struct manifest_record *record);
  * too short, ... fault_unmap() unmaps them. */
 char *area_map_manifest(int lock, int access, const char *path, struct fault_target *faults);
 
-/* Maps the area of a slot, with space for stores. `lock`: the manifest; `path`: its name in sentences. Returns NULL
- * with errno and a sentence: ENOSPC, ... */
+/* Maps the area of a slot, with space for stores. `path`: its name in sentences. Returns NULL with errno and a sentence: ENOSPC, ... */
 char *area_map(int lock, unsigned slot, const char *path, struct fault_target *faults);
 void area_unmap(char *area); /* may be NULL */
 
-/* Returns true if the lanes of all slots count for nothing: in domain process none is flushed, and the machine was restarted
+/* Maps the long lane into *lane, with space for stores and for so many words. Of an empty lane (.at NULL) or of one that is shorter,
+ * which is unmapped then; no commit uses it. Returns 0; -1 with errno and a sentence, and the lane as it was: ENOSPC, ... */
+int area_map_long(int lock, uint64_t words, enum persist_domain domain, const char *path,
+                  struct fault_target *faults, struct lane *lane);
+
+/* The same for what is there of it, at least so many bytes as an empty lane has. */
+int area_map_found(int lock, const char *path, struct fault_target *faults, struct lane *lane);
+void area_unmap_long(struct lane *lane);
+
+/* Cuts off all areas but the first and the long lane, if there is more than these. No process uses the file, and no lane holds a
+ * commit. Returns 0; -1 with errno. */
+int area_cut(int lock);
+
+/* Returns true if all lanes count for nothing: in domain process none is flushed, and the machine was restarted
  * since, so half of one may be left. */
 bool area_are_lost(const struct manifest_record *record);
 
-/* Returns 1 if a slot names a journal, or has a lane that holds a commit, or is damaged; else 0; -1 with errno. */
+/* Reads the lanes of a slot, 1 or LANE_SMALL of them, as they are: zeros behind the end of the file; so much of a long lane as its commit
+ * line asks for. Returns memory that the caller frees; NULL with errno. */
+char *area_copy_lanes(int lock, unsigned slot, struct lane lanes[LANE_SMALL], unsigned *n);
+
+/* Returns 1 if a lane holds a commit, or is damaged; else 0; -1 with errno. */
 int area_holds_commits(int lock, const struct manifest_record *record);
 
-/* Returns the first slot in [slot, MANIFEST_SLOTS) whose area may hold anything but zeros; MANIFEST_SLOTS: none. */
+/* Returns the first slot in [slot, MANIFEST_SLOTS] whose area, or for MANIFEST_SLOTS the long lane, may hold anything but zeros;
+ * AREA_END: none. */
+enum { AREA_END = MANIFEST_SLOTS + 1 };
 unsigned area_next(int lock, unsigned slot);
-
-/* Sets *number to the journal that the slot's word names; 0: none. Returns 0; -1 with EUCLEAN: it is damaged, ... */
-int area_journal(int lock, unsigned slot, const char *path, uint64_t *number);
-
-/* Finds the first slot that names the journal *number; 0: any journal, whose number becomes *number. Returns
- * MANIFEST_SLOTS if none does; -1 with a sentence. */
-int area_find_journal(int lock, uint64_t *number, const char *path);
-
-/* Stores the slot's journal word. Durable when it returns 0; -1 with EIO and a sentence. */
-int area_set_journal(const struct persist *p, char *area, uint64_t number, const char *path);
 
 #endif

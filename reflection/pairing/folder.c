@@ -312,6 +312,19 @@ int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char 
     return each_name(f, ".", visit, arg);
 }
 
+static int sweep(void *arg, const char *name)
+{
+    const struct folder *f = arg;
+    if (folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
+        (void)fsops->unlinkat(f->fd, name, 0);
+    return 0;
+}
+
+void folder_sweep(const struct folder *f)
+{
+    (void)folder_each_name(f, sweep, (void *)(uintptr_t)f);
+}
+
 int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
 {
     return each_name(f, "..", visit, arg);

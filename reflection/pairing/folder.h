@@ -82,6 +82,9 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
 /* Returns true if `found` is such an unfinished name for `name`, of any process. */
 bool folder_is_unfinished(const char *found, const char *name);
 
+/* Removes the unfinished manifests. A living maker of one finds that its file is gone, and starts again. What cannot be removed stays. */
+void folder_sweep(const struct folder *f);
+
 /* Returns true if the folder has its attribute: its name is durable, and it is the one to which libato gave the name. (A folder that was
  * copied or moved has none, or another one's.) */
 bool folder_is_marked(struct folder *f);

@@ -2,8 +2,8 @@
 /*
  * Which files in a reflection folder are trusted.
  *
- * Where several users may make names in one folder, each of them can put a manifest, a reflection or a
- * journal there that refers to another user's file. So a file counts only if its maker could have written to
+ * Where several users may make names in one folder, each of them can put a manifest or a reflection
+ * there that refers to another user's file. So a file counts only if its maker could have written to
  * the original itself: the caller, root, the owner of the original, or, as its mode allows, one of its group
  * or any user.
  *

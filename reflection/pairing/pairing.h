@@ -43,7 +43,7 @@
 #ifndef ATO_REFLECTION_PAIRING_PAIRING_H
 #define ATO_REFLECTION_PAIRING_PAIRING_H
 
-#include "reflection/format/journal.h"
+#include "reflection/format/manifest.h"
 #include "reflection/media/fault.h"
 #include "reflection/pairing/folder.h"
 #include "reflection/pairing/identity.h"
@@ -101,9 +101,6 @@ struct pairing_wish {
     /* Called if other processes have the file mapped: joins what they share, and takes a slot. Returns 0;
      * PAIRING_NOT_YET with a sentence if nothing is shared (yet), or all of them are about to end; -1. */
     int (*join)(struct pairing *pr, void *arg);
-    /* Finishes what dead processes committed to a file that no process has mapped: in a journal that the manifest names, without
-     * the attach lock; or, with 0, in the manifest's lanes, with it. Returns 0; -1. */
-    int (*recover)(const struct pairing *pr, uint64_t journal);
     void *arg;
 };
 
@@ -154,15 +151,5 @@ void pairing_let_go(struct pairing *pr);
 
 /* As pairing_let_go(), and closes folder and original too. */
 void pairing_close(struct pairing *pr);
-
-/* Returns how journals name the file. */
-static inline struct journal_file pairing_in_journals(const struct pairing *pr)
-{
-    struct journal_file file;
-    memset(&file, 0, sizeof(file));
-    file.inode = pr->record.inode;
-    memcpy(file.id, pr->record.id, sizeof(file.id));
-    return file;
-}
 
 #endif

@@ -15,7 +15,7 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/removal.h"
 #include "reflection/pairing/reunion.h"
-#include "reflection/recovery/redo.h"
+#include "reflection/recovery/replay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,39 +66,29 @@ static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
 
 /* ---- what dead processes committed ---- */
 
-/* One try. Returns 1 done; 0 try again; DUE after the recovery of a journal, whose number is noted; PAIRING_NOT_YET when the
- * process that has the locks is done or dead; PLAIN if wish->only_looks, and there is no pairing; -1 error. */
-enum { DUE = 3, PLAIN = 4 };
-
-/* Finishes what dead processes committed to the file, which no process has mapped. Returns 1; DUE with *journal; -1. */
-static int recover_slots(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+/* Finishes what dead processes committed to the file, which no process has mapped. Returns 0; -1. */
+static int recover_slots(struct pairing *pr)
 {
     if (pr->record.state != MANIFEST_IN_USE)
-        return 1;
+        return 0;
     if (area_are_lost(&pr->record) && fsops->ftruncate(pr->lock, MANIFEST_BYTES) < 0)
         return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
-    const int slot = area_find_journal(pr->lock, journal, pr->path);
-    if (slot != MANIFEST_SLOTS)
-        return slot < 0 ? -1 : DUE;
-    if (area_next(pr->lock, 0) < MANIFEST_SLOTS && wish->recover(pr, 0) < 0)
+    if (area_next(pr->lock, 0) < AREA_END && replay_all(pr) < 0)
         return -1;
-    redo_sweep(&pr->folder); /* the dead process may have been about to make one */
-    return 1;
+    folder_sweep(&pr->folder); /* the dead process may have been about to make one */
+    return 0;
 }
 
 /* ---- the pairing that is found ---- */
 
-/* An orphan. Returns 0: open the file again; DUE with *journal; -1. */
-static int reunite(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+/* An orphan. Returns 0: open the file again; -1. */
+static int reunite(struct pairing *pr, const struct pairing_wish *wish)
 {
     const bool begun =
         pr->record.inode == pr->identity.inode && identity_same_inode(&pr->identity, &pr->record);
     persist_init(&pr->persist, pr->record.domain);
     if (!begun) {
-        const int r = recover_slots(pr, wish, journal);
-        if (r != 1)
-            return r;
-        if (adopt(pr, wish) < 0 || reunion_decide(pr) < 0)
+        if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || reunion_decide(pr) < 0)
             return -1;
     } else if (fsops_fsync(pr->lock) < 0) {
         /* persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it would
@@ -108,25 +98,22 @@ static int reunite(struct pairing *pr, const struct pairing_wish *wish, uint64_t
     return reunion_finish(pr);
 }
 
-/* Does what the verdict says about a file that no other process has mapped. Returns 1, 0, DUE with *journal, -1. */
-static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish,
-                      uint64_t *journal)
+/* Does what the verdict says about a file that no other process has mapped. Returns 1 done; 0 try again; -1. */
+static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish)
 {
-    int r;
     switch (verdict) {
     case VERDICT_ADOPT:
-        r = recover_slots(pr, wish, journal);
-        if (r == 1 && adopt(pr, wish) < 0)
-            r = -1;
-        if (r < 0 && errno == ESTALE)
+        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0)
+            return 1;
+        if (errno == ESTALE)
             return adopt_anew(pr, wish);
-        return r < 0 && errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : r;
+        return errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : -1;
     case VERDICT_SET_ASIDE:
         return removal_set_aside(pr, "belonged to another file that had this inode number before");
     case VERDICT_FORGET:
         return removal_forget(pr);
     case VERDICT_REUNITE:
-        return reunite(pr, wish, journal);
+        return reunite(pr, wish);
     case VERDICT_BEAR:
         if (birth_give(pr, wish) == 0)
             return 1;
@@ -137,7 +124,11 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
     }
 }
 
-static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+/* One try. Returns 1 done; 0 try again; PAIRING_NOT_YET when the process that has the locks is done or dead; PLAIN if
+ * wish->only_looks, and there is no pairing; -1 error. */
+enum { PLAIN = 3 };
+
+static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -182,7 +173,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish, uint
         pr->before.device = pr->identity.device;
     }
     if (!wish->only_looks)
-        return open_alone(pr, verdict, wish, journal);
+        return open_alone(pr, verdict, wish);
     if (verdict != VERDICT_ADOPT && verdict != VERDICT_START_OVER)
         return PLAIN;
     return report_error(EAGAIN,
@@ -208,7 +199,7 @@ static int check_file_system(int fd, const struct pairing_wish *wish, const char
                 : 0;
 }
 
-static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint64_t *journal)
+static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -226,16 +217,15 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish, uint
     if (r >= 0 && !wish->only_looks)
         folder_follow(&pr->folder);
     if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
-        r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish, journal);
+        r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish);
     return r;
 }
 
 int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     pairing_let_go(pr);
-    for (int naps = 0, dues = 0;;) {
-        uint64_t journal = 0;
-        const int r = try_to_find(pr, wish, &journal);
+    for (int naps = 0;;) {
+        const int r = try_to_find(pr, wish);
         if (r == 1)
             return 0;
         pairing_let_go(pr);
@@ -249,12 +239,6 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
             return -1;
         if (r == PAIRING_NOT_YET && naps++ == NAPS)
             return report_aloud();
-        if (r == DUE &&
-            dues++ == 2 * MANIFEST_SLOTS) /* each recovery clears the name of one, at least */
-            return report_error(EBUSY, "the manifest of %s names journals all the time", pr->path);
-        /* A journal before the attach lock: that is the order everywhere. */
-        if (r == DUE && wish->recover(pr, journal) < 0)
-            return -1;
         if (r == PAIRING_NOT_YET)
             nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
     }
@@ -311,6 +295,8 @@ int pairing_clean(struct pairing *pr, bool written)
     if (growth_end(pr, 0) < 0 || guard_check(pr, &pr->record.guard, pr->size) < 0 ||
         shrink_finish(pr) < 0)
         return -1;
+    if (area_cut(pr->lock) < 0)
+        return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
     /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
      * back. */
     if (pr->persist.domain == PERSIST_PROCESS &&

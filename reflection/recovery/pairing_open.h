@@ -2,10 +2,8 @@
 /*
  * How a process begins to use the pairing of a file, and how the last one ends it.
  *
- * Under the attach lock, a process that is the only one has what dead ones committed finished (takeover.h): the lanes in the
- * manifest are replayed. If a slot names a journal, it releases the lock, since a journal is locked before the files that it names, has the
- * journal recovered, and begins again. Then the pairing is checked and adopted (adoption.h),
- * made (birth.h), removed or set aside (removal.h).
+ * Under the attach lock, a process that is the only one finishes what dead ones committed: the lanes in the manifest are
+ * replayed (replay.h). Then the pairing is checked and adopted (adoption.h), made (birth.h), removed or set aside (removal.h).
  *
  * The orders of birth and death, and the locks, are at the head of pairing.h.
  */

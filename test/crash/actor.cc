@@ -318,14 +318,34 @@ void Actor::look()
 
 void Actor::write_blindly(Mapping *m, uint64_t at, uint64_t n)
 {
-    const Bytes bytes = some(n);
+    write_ranges_blindly(m, {at}, n);
+}
+
+void Actor::write_slices_blindly(Mapping *m, uint64_t at, uint64_t pages)
+{
+    std::vector<uint64_t> all;
+    for (uint64_t i = 0; i < pages; i++)
+        all.push_back(at + i * PAGE);
+    write_ranges_blindly(m, all, LINE);
+}
+
+void Actor::write_ranges_blindly(Mapping *m, const std::vector<uint64_t> &places, uint64_t n)
+{
+    const Bytes bytes = some(places.size() * n);
+    std::vector<ato_iovec> ranges;
     std::vector<std::vector<Bytes>> both = may_be;
-    for (auto &c : may_be)
-        std::copy(bytes.begin(), bytes.end(),
-                  c[static_cast<size_t>(m->file)].begin() + static_cast<long>(at));
+    for (size_t i = 0; i < places.size(); i++) {
+        const auto from = bytes.begin() + static_cast<long>(i * n);
+        ranges.push_back({m->base + places[i], &*from, n});
+        for (auto &c : may_be)
+            std::copy(from, from + static_cast<long>(n),
+                      c[static_cast<size_t>(m->file)].begin() + static_cast<long>(places[i]));
+    }
     both.insert(both.end(), may_be.begin(), may_be.end());
     allow(hashes_of(both));
-    must(ato_memcpy(m->base + at, bytes.data(), n) != nullptr, "ato_memcpy");
+    must(ranges.size() == 1 ? ato_memcpy(ranges[0].dst, bytes.data(), n) != nullptr
+                            : ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0,
+         "a blind write");
     allow(hashes_of(may_be));
 }
 

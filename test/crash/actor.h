@@ -66,6 +66,8 @@ class Actor
     void look();      // maps and reads all files; then the content is decided
     // Allowed while the content is undecided:
     void write_blindly(Mapping *m, uint64_t at, uint64_t n);
+    // A line of each of so many pages, in one step.
+    void write_slices_blindly(Mapping *m, uint64_t at, uint64_t pages);
 
     // Writes at random places, so that slices lie in both homes in every mixture.
     void scatter(Mapping *m, unsigned writes);
@@ -73,6 +75,7 @@ class Actor
   private:
     std::vector<std::vector<Bytes>> may_be; // while the content is undecided: in this order
 
+    void write_ranges_blindly(Mapping *m, const std::vector<uint64_t> &places, uint64_t n);
     template <typename F> void change(int file, uint64_t at, const Bytes &bytes, F call);
 };
 

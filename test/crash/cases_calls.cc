@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "draft.h"
 #include "scenes.h"
-#include "standins.h"
 
 namespace crash
 {
@@ -78,19 +76,12 @@ void write_seam(Actor &a)
     a.write(the(a), seam - 20, 60);
 }
 
-void write_long(Actor &a)
+void write_many(Actor &a)
 {
     uint64_t n = 9 * PAGE + a.random.below(30 * PAGE);
     uint64_t at = a.random.below(the(a)->bytes - n);
     a.write(the(a), at, n);
     a.write(the(a), at + 3 * PAGE, 2 * PAGE);
-}
-
-// More words than a lane of the manifest holds: they go to a journal.
-void write_longer(Actor &a)
-{
-    a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
-    a.write(the(a), 9 * PAGE, PAGE + 10);
 }
 
 void write_equal(Actor &a)
@@ -114,15 +105,6 @@ void copy(Actor &a)
     a.copy(the(a), at, the(a), at + 700, 900);
     a.copy(the(a, 1), a.random.below(PAGE), the(a), at, 2 * PAGE);
     a.copy(the(a), at, the(a, 1), at, 100);
-}
-
-void two_files(Actor &a)
-{
-    a.write(the(a), PAGE - 100, 200);
-    a.write(the(a, 1), PAGE - 150, PAGE + 300);
-    a.write(the(a), PAGE - 50, 70);
-    a.write(the(a, 1), PAGE + 40, 1);
-    a.write(the(a), 2 * PAGE - 50, 90);
 }
 
 void write_eager(Actor &a)
@@ -288,43 +270,24 @@ void use_lanes(Actor &a)
     a.write(m, PAGE - 30, 20);
 }
 
-void before_no_journal(Actor &a)
+// More words than a small lane holds: the first commit makes the long lane, the second one uses it again.
+void make_long_lane(Actor &a)
 {
     for (int i = 0; i < 2; i++) {
-        Mapping *m = a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
-        litter(a, i);
-        for (int n = 0; n < 3; n++)
-            a.write(m, a_page(a) + a.random.below(3000), 300);
+        write_long(a);
+        a.write(the(a), 9 * PAGE, PAGE + 10); // a newer flip of pages that are in the lane
     }
 }
 
-void before_journal(Actor &a)
+// The unmap cuts it off, and a commit makes it anew.
+void cut_long_lane_off(Actor &a)
 {
-    before_no_journal(a);
-    write_both(a);
-    litter_journals(a);
-}
-
-void journal(Actor &a)
-{
-    write_both(a); // makes the journal; both manifests name it
-    a.write(the(a, a.random.below(2)), PAGE - 50, 70);
-    write_both(a);
-    a.unmap(the(a, a.random.below(2)), ATO_UNMAP_FAST); // this manifest names it no longer
-    a.unmap(the(a), a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL); // removes it
-    for (int i = 0; i < 2; i++)
-        a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
-    write_both(a);
-}
-
-// A commit that does not fit makes the journal longer.
-void lengthen_journal(Actor &a)
-{
-    write_both(a);
-    standins::fill_journals();
-    write_both(a);
-    a.write(the(a, a.random.below(2)), PAGE - 50, 70);
-    write_both(a);
+    a.write(the(a), 9 * PAGE, PAGE + 10);
+    a.unmap(the(a), ATO_UNMAP_FAST);
+    a.check(a.map(0, ATO_READ_GATHER, ATO_NO_RTM));
+    write_long(a);
+    a.write(the(a), 9 * PAGE, PAGE + 10);
+    a.unmap(the(a), ATO_UNMAP_SPATIAL);
 }
 
 } // namespace
@@ -339,12 +302,10 @@ const std::vector<Case> &call_cases()
         {"write, pages, RTM", RTM, {SIZE}, before_rtm, write_pages},
         {"write, pages, lanes", ALL, {SIZE}, before_plain, write_pages},
         {"write, two pages' seam", ALL, {SIZE}, before_old_lane, write_seam},
-        {"write, many pages", ALL, {48 * PAGE}, before_plain, write_long},
-        {"write, pages, journal", COSTLY, {280 * PAGE}, before_plain, write_longer},
+        {"write, many pages", ALL, {48 * PAGE}, before_plain, write_many},
         {"write, equal skipped", ALL, {SIZE}, before_plain, write_equal},
         {"fill", ALL, {SIZE}, before_plain, fill},
         {"copy between mappings", ALL, {SIZE, SIZE}, before_two, copy},
-        {"writes to two files", ALL, {SIZE, SIZE}, before_two, two_files},
         {"eager write", ALL, {SIZE}, before_plain, write_eager},
         {"deploy", ALL, {SIZE}, before_plain, deploy},
         {"reclaim", ALL, {SIZE}, before_plain, reclaim},
@@ -357,8 +318,8 @@ const std::vector<Case> &call_cases()
         {"unmap guarded", ALL, {SIZE}, before_guard, unmap_guarded},
         {"first map", ALL, {SIZE}, nullptr, first_map},
         {"lanes made", ALL, {SIZE}, before_no_lanes, use_lanes},
-        {"journal made, removed", ALL, {SIZE, SIZE}, before_no_journal, journal},
-        {"journal longer", COSTLY, {SIZE, SIZE}, before_journal, lengthen_journal},
+        {"long lane", COSTLY, {LARGE}, before_plain, make_long_lane},
+        {"long lane, cut off", COSTLY, {LARGE}, before_long, cut_long_lane_off},
         {"eager words", ALL, {SIZE}, before_plain, write_words},
     };
     return cases;

@@ -23,7 +23,7 @@ void before_chunks(Actor &a)
         uint64_t n = 1 + a.random.below(a.random.one_in(3) ? 2 * PAGE : 700);
         a.write(m, near_seam(a, n), n);
     }
-    litter_journals(a);
+    litter_lanes(a);
 }
 
 // Commits whose words lie in both meta pages.

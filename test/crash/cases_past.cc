@@ -3,10 +3,8 @@
 #include "reader.h"
 #include "scenes.h"
 #include "standins.h"
-#include "threads.h"
 
 extern "C" {
-#include "reflection/format/journal.h"
 #include "reflection/format/manifest.h"
 }
 
@@ -51,29 +49,6 @@ void before_recovery(Actor &a)
         a.write(the(a), 2 * PAGE - 70, 150);
         a.write(the(a, 1), 2 * PAGE - 70, 150);
     });
-}
-
-// In a commit to both files, which made its journal, or used one that was there; or after it.
-void before_recovery_of_both(Actor &a)
-{
-    before_two(a);
-    if (a.random.one_in(2))
-        write_both(a);
-    cut_in(a, [&] {
-        write_both(a);
-        if (a.random.one_in(2))
-            a.unmap(the(a, a.random.below(2)), ATO_UNMAP_FAST);
-    });
-}
-
-// Another journal is made, and those that no manifest names are swept.
-void recovery_of_both(Actor &a)
-{
-    int first = static_cast<int>(a.random.below(2));
-    for (int i : {first, 1 - first})
-        a.check(a.map(i, ATO_READ_GATHER, ATO_NO_RTM));
-    write_both(a);
-    a.write(the(a), 2 * PAGE - 60, 90);
 }
 
 void recovery(Actor &a)
@@ -188,119 +163,6 @@ void reunite(Actor &a)
     a.check(m);
     a.write(m, 1000, 400);
     a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
-}
-
-// ---- a lane of a removed pairing ----
-
-// The number of lanes of journals that hold a commit.
-int commits_in(const Disk &disk)
-{
-    int found = 0;
-    for (const auto &name : journals_in(disk)) {
-        const Inode &j = disk.at(name.second);
-        uint64_t at = JOURNAL_HEADER_BYTES;
-        for (unsigned lane = 0; lane < JOURNAL_LANES; lane++, at += JOURNAL_LANE_BYTES)
-            found += j.word(at) == j.word(at + 64) + 1;
-    }
-    return found;
-}
-
-// A process died while two of its threads were in commits to the two files: each of two lanes holds
-// a commit to both files.
-Disk die_committed(Actor &a)
-{
-    before_two(a);
-    write_both(a); // makes the journal
-    Disk start = a.world.look();
-    std::vector<Bytes> kept = a.contents;
-    std::vector<Disk> both;
-    for (int tries = 0; both.empty(); tries++) { // only some orders of the threads lead to this
-        if (tries == 200)
-            throw Violation("two threads are never in commits to two files at once");
-        Media media(a.world.look(), Loss::Process, false);
-        Trace t;
-        std::vector<std::vector<Step>> threads;
-        for (uint64_t at : {2 * PAGE - 70, 4 * PAGE - 70})
-            threads.push_back({{Step::Begin},
-                               {Step::Write, at, 150, 0},
-                               {Step::Write, at, 150, 1},
-                               {Step::Commit}});
-        a.world.record(&t);
-        run_threads(a, threads);
-        a.world.record(nullptr);
-        a.world.die();
-        for (const Event &e : t) {
-            media.feed(e);
-            if (commits_in(media.visible()) == 2)
-                both.push_back(media.visible());
-        }
-        a.world.stage(start, After::Kill);
-        a.contents = kept;
-        for (int i = 0; i < 2 && both.empty(); i++)
-            a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
-    }
-    return both[a.random.below(both.size())];
-}
-
-// The state of the second file in place of its pairing.
-enum : uint64_t { NOTHING, BIRTH, ANOTHER_FILE, PAIRING };
-
-// The second file is paired again, under the same names, while its journal was missing.
-void pair_anew(Actor &a, Disk &disk)
-{
-    std::map<std::string, Inode> journals;
-    int own = disk.find(Disk::ROOT, ".ato");
-    for (const auto &j : journals_in(disk)) {
-        journals[j.first] = disk.at(j.second);
-        disk.edit(own).names.erase(j.first);
-    }
-    a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
-    Mapping *m = a.map(1, ATO_READ_GATHER, ATO_NO_RTM);
-    litter(a, 1);
-    a.scatter(m, 6);
-    if (a.random.one_in(2))
-        a.world.die();
-    else
-        a.unmap(m, ATO_UNMAP_FAST);
-    disk = a.world.look();
-    for (const auto &j : journals)
-        disk.edit(own).names[j.first] = disk.add(j.second);
-}
-
-// The journal of a dead process names a pairing that does not exist any more.
-void before_gone_for(Actor &a, uint64_t instead)
-{
-    Disk disk = die_committed(a);
-    int own = disk.find(Disk::ROOT, ".ato"), second = a.world.inode_of(1);
-    std::string name = std::to_string(a.world.number_of(1));
-    Found first = read_file(disk, a.world.inode_of(0), a.world.number_of(0));
-    if (!first.damage.empty())
-        throw Violation("after a cut in a commit: " + first.damage);
-    a.contents = {first.content, disk.at(second).content()};
-    if (instead == ANOTHER_FILE) {
-        give_number_on(a, disk, 1);
-    } else {
-        disk.edit(second).attribute.clear();
-        disk.edit(own).names.erase(name);
-        disk.edit(own).names.erase(name + ".manifest");
-    }
-    if (instead == BIRTH)
-        disk.edit(own).names[name + ".manifest"] = disk.add({});
-    else if (instead == PAIRING)
-        pair_anew(a, disk);
-    a.world.stage(disk, loss_of(a.domain) == Loss::Process ? After::Kill : After::PowerCut);
-}
-
-// The pairing was removed by hand, perhaps with an interrupted birth in its place; or the file is
-// another one.
-void before_gone(Actor &a)
-{
-    before_gone_for(a, a.random.below(PAIRING));
-}
-
-void before_anew(Actor &a)
-{
-    before_gone_for(a, PAIRING);
 }
 
 // ---- writes by other programs ----
@@ -484,13 +346,6 @@ void before_commit(Actor &a)
     a.write(mapped(a, ATO_NO_RTM), PAGE - 10, 20); // gives the slot's area its space
 }
 
-void before_commit_to_both(Actor &a)
-{
-    before_two(a);
-    write_both(a); // makes a journal
-    litter_journals(a);
-}
-
 // A process died at any moment of a commit; another process recovers, and writes to the same pages.
 void dead_in_commit(Actor &a)
 {
@@ -506,39 +361,34 @@ void dead_in_commit(Actor &a)
     a.write(m, at + 20, 60);
 }
 
-// The same for a commit to two files.
-void dead_in_commit_to_both(Actor &a)
+// The same for a commit in the long lane.
+void dead_in_long_commit(Actor &a)
 {
     set_thread_number(get_thread_number() + 50);
-    a.world.cut_short(1 + a.random.below(24));
-    write_both(a);
+    a.world.cut_short(1 + a.random.below(a.random.one_in(2) ? 600 : 1200));
+    write_long(a);
     a.world.die();
     set_thread_number(get_thread_number() + 1);
-    int first = static_cast<int>(a.random.below(2));
-    for (int i : {first, 1 - first}) {
-        Mapping *m = a.map(i, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
-        a.contents[static_cast<size_t>(i)] = a.read(m, 0, m->bytes);
-    }
+    Mapping *m = a.map(0, a.random.one_in(2) ? ATO_READ_GATHER : ATO_READ_LAZY, ATO_NO_RTM);
+    a.contents[0] = a.read(m, 0, m->bytes);
     a.allow_this();
-    write_both(a);
+    a.write(m, 9 * PAGE, PAGE + 10);
+    write_long(a);
 }
 
-// A process died while it unmapped one of two files with a common journal: that file's manifest
-// visibly names no journal any more.
-void dead_in_unmap(Actor &a)
+// A process died while it cut the long lane off: that is visible, and perhaps not durable, when the next commit makes it anew.
+void dead_in_long_unmap(Actor &a)
 {
-    int first = static_cast<int>(a.random.below(2));
     set_thread_number(get_thread_number() + 50);
     if (a.random.one_in(2))
-        a.world.cut_short(1, Kind::Store); // the word is visible
+        a.world.cut_short(1, Kind::Resize);
     else
         a.world.cut_short(1 + a.random.below(12));
-    a.unmap(the(a, static_cast<size_t>(first)), ATO_UNMAP_FAST);
+    a.unmap(the(a), ATO_UNMAP_FAST);
     a.world.die();
     set_thread_number(get_thread_number() + 1);
-    for (int i : {1 - first, first})
-        a.check(a.map(i, ATO_READ_GATHER, ATO_NO_RTM)); // the first of them removes the journal
-    write_both(a);
+    a.check(a.map(0, ATO_READ_GATHER, ATO_NO_RTM));
+    write_long(a);
 }
 
 // A process died at any moment of a deploy.
@@ -571,9 +421,6 @@ const std::vector<Case> &past_cases()
 {
     static const std::vector<Case> cases = {
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
-        {"recovery, files", ALL, {SIZE, SIZE}, before_recovery_of_both, recovery_of_both},
-        {"pairing gone", ALL, {SIZE, SIZE}, before_gone, recovery},
-        {"paired anew", ALL, {SIZE, SIZE}, before_anew, recovery},
         {"written by others", ALL, {SIZE}, before_meddling, meddling},
         {"file preferred", ALL, {SIZE}, before_preferring, prefer_file},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
@@ -582,12 +429,8 @@ const std::vector<Case> &past_cases()
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
-        {"dead in a commit to files",
-         ALL,
-         {SIZE, SIZE},
-         before_commit_to_both,
-         dead_in_commit_to_both},
-        {"dead in an unmap", ALL, {SIZE, SIZE}, before_commit_to_both, dead_in_unmap},
+        {"long lane, dead in a commit", COSTLY, {LARGE}, before_long, dead_in_long_commit},
+        {"long lane, dead in an unmap", COSTLY, {LARGE}, before_long, dead_in_long_unmap},
         {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
     };
     return cases;

@@ -107,15 +107,6 @@ void shrink(Actor &a, Mapping *m)
     t.commit();
 }
 
-void change_two(Actor &a, Mapping *m)
-{
-    Mapping *n = a.map(1 - m->file, any_policy(a), ATO_NO_RTM);
-    Draft t(a);
-    t.write(m, PAGE - 1 - a.random.below(90), 100);
-    t.write(n, 2 * PAGE - 1 - a.random.below(90), 100);
-    t.commit();
-}
-
 // ---- operations after its death ----
 
 // Without reading first: both outcomes are still right.
@@ -159,36 +150,58 @@ template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
     go_on(a, the(a, a.random.below(a.world.mapped())));
 }
 
-// A process dies in a commit to two files, and another one while it takes over, at once when it
-// maps a file.
+// A process dies in a transaction, and another one while it takes over, at once when it maps the file.
 void dies_taking_over(Actor &a)
 {
-    const int file = static_cast<int>(a.random.below(2));
-    short_life(a, file, [&](Mapping *m) { change_two(a, m); });
+    short_life(a, 0, [&](Mapping *m) { change_in_steps(a, m); });
     const uint64_t most[] = {30, 90, 200};
     const uint64_t moments = a.random.below(most[a.random.below(3)]);
     a.beside([&] {
         Peer::die_within(moments);
-        a.read_all(a.map(static_cast<int>(a.random.below(2)), any_policy(a), ATO_NO_RTM));
+        a.read_all(a.map(0, any_policy(a), ATO_NO_RTM));
     });
-    go_on(a, the(a, a.random.below(a.world.mapped())));
-}
-
-// The surviving process has one of two files mapped. The other is not mapped, or by a third
-// process.
-void before_one_of_two(Actor &a)
-{
-    before_two(a);
-    const int other = static_cast<int>(a.random.below(2));
-    a.unmap(the(a, static_cast<size_t>(other)), ATO_UNMAP_FAST);
-    if (a.random.one_in(2))
-        a.world.beside_for_good([&] { a.map(other, ATO_READ_GATHER, ATO_NO_RTM); });
-}
-
-void dies_with_two(Actor &a)
-{
-    short_life(a, static_cast<int>(a.random.below(2)), [&](Mapping *m) { change_two(a, m); });
     go_on(a, the(a));
+}
+
+// ---- the long lane ----
+
+// The process that has it dies: before its commit, among the flips, or after them.
+void die_with_the_long_lane(Actor &a)
+{
+    const uint64_t moments = a.random.below(a.random.one_in(2) ? 1000 : 4000);
+    a.beside([&] {
+        a.map(0, any_policy(a), ATO_NO_RTM);
+        Peer::die_within(moments);
+        a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
+    });
+}
+
+// A commit that needs the lane, at once or after a read: the process takes it over.
+void go_on_with_the_long_lane(Actor &a)
+{
+    if (a.random.one_in(2))
+        a.write_slices_blindly(the(a), 2 * PAGE + a.random.below(60) * LINE, 260);
+    a.look();
+    write_long(a);
+    a.write(the(a), 9 * PAGE, PAGE + 10);
+}
+
+void dies_with_the_long_lane(Actor &a)
+{
+    die_with_the_long_lane(a);
+    go_on_with_the_long_lane(a);
+}
+
+// And another process dies while it takes the lane over.
+void dies_taking_the_long_lane_over(Actor &a)
+{
+    die_with_the_long_lane(a);
+    const uint64_t moments = a.random.below(a.random.one_in(2) ? 300 : 3000);
+    a.beside([&] {
+        Peer::die_within(moments);
+        a.read_all(a.map(0, any_policy(a), ATO_NO_RTM));
+    });
+    go_on_with_the_long_lane(a);
 }
 
 // A deploy that is visible and perhaps not durable frees the other home for the next writer.
@@ -224,16 +237,6 @@ void before_attaching(Actor &a)
     a.world.beside_for_good([&] { a.map(0, ATO_READ_GATHER, ATO_NO_RTM); });
 }
 
-void before_attaching_to_two(Actor &a)
-{
-    before_two(a);
-    a.world.die();
-    a.world.beside_for_good([&] {
-        for (int i = 0; i < 2; i++)
-            a.map(i, ATO_READ_GATHER, ATO_NO_RTM);
-    });
-}
-
 template <void (*change)(Actor &, Mapping *)> void attaching(Actor &a)
 {
     short_life(a, 0, [&](Mapping *m) { change(a, m); });
@@ -266,7 +269,7 @@ void reading(Actor &a)
 
 const std::vector<Case> &peer_cases()
 {
-    constexpr uint64_t DEATHS = 16;
+    constexpr uint64_t DEATHS = 16, FEW = 4;
     static const std::vector<Case> cases = {
         {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
         {"peers, in several pages", COSTLY, {SIZE}, before_plain, dies<change_pages>, DEATHS},
@@ -275,15 +278,16 @@ const std::vector<Case> &peer_cases()
         {"peers, in a deploy", COSTLY, {SIZE}, before_plain, dies_in_deploy, DEATHS},
         {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
         {"peers, shrinking", COSTLY, {SIZE}, before_plain, dies<shrink>, DEATHS},
-        {"peers, two files", COSTLY, {SIZE, SIZE}, before_two, dies<change_two>, DEATHS},
-        {"peers, takeover cut", COSTLY, {SIZE, SIZE}, before_two, dies_taking_over, DEATHS},
-        {"peers, one of two files", COSTLY, {SIZE, SIZE}, before_one_of_two, dies_with_two, DEATHS},
-        {"peers, attaching to two files",
+        {"peers, takeover cut", COSTLY, {SIZE}, before_plain, dies_taking_over, DEATHS},
+        {"peers, long lane", COSTLY, {LARGE}, before_plain, dies_with_the_long_lane, FEW},
+        {"peers, long lane, takeover cut",
          COSTLY,
-         {SIZE, SIZE},
-         before_attaching_to_two,
-         attaching<change_two>,
-         DEATHS},
+         {LARGE},
+         before_long,
+         dies_taking_the_long_lane_over,
+         FEW,
+         nullptr,
+         1u << ATO_DOMAIN_PMEM},
         {"peers, attaching", COSTLY, {SIZE}, before_attaching, attaching<change_pages>, DEATHS},
         {"peers, attaching to a change of size",
          COSTLY,

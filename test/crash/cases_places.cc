@@ -36,7 +36,7 @@ void before_few(Actor &a)
     for (uint64_t page : FIRST)
         a.write(m, page * PAGE + a.random.below(3000), 1 + a.random.below(700));
     a.write(m, 3 * PAGE - 30, 60); // gives the slot's area its space
-    litter_journals(a);
+    litter_lanes(a);
 }
 
 // The places of one meta page are nearly used up.
@@ -45,7 +45,7 @@ void before_next_meta_page(Actor &a)
     Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     litter(a, 0);
     a.write_sparsely(m, 0, (240 + a.random.below(14)) * PAGE);
-    litter_journals(a);
+    litter_lanes(a);
 }
 
 // Single pages; several in one commit, some of which have places already.

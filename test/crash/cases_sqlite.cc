@@ -132,10 +132,10 @@ void open(Actor &a, const std::vector<Make> &files)
         run(a, {cache + "1", "BEGIN", change_many(a, i), "ROLLBACK", cache + "-2000"});
         litter(a, static_cast<int>(i));
     }
-    // Puts slices into both homes, and makes a journal.
+    // Puts slices into both homes, and uses lanes.
     for (size_t i = 0; i < files.size(); i++)
         run(a, {change_many(a, i), change_a_row(a, i)});
-    litter_journals(a);
+    litter_lanes(a);
 }
 
 Make any_make(Actor &a)

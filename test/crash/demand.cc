@@ -11,6 +11,14 @@ namespace crash
 namespace
 {
 
+// The records and words of a manifest, without its lanes.
+Bytes records_of(const Inode &manifest)
+{
+    Bytes bytes(MANIFEST_BYTES);
+    manifest.read(0, bytes.data(), bytes.size());
+    return bytes;
+}
+
 // A reflection, or a manifest, that nothing needs any more: the next map of the file removes it.
 bool is_left_over(const Disk &disk, int folder, const std::string &name)
 {
@@ -21,7 +29,7 @@ bool is_left_over(const Disk &disk, int folder, const std::string &name)
         return true;
     const Inode &file = disk.at(found);
     return file.size >= MANIFEST_BYTES &&
-           manifest_read(file.content().data(), &record, &which) == MANIFEST_VALID &&
+           manifest_read(records_of(file).data(), &record, &which) == MANIFEST_VALID &&
            record.state == MANIFEST_DEPLOYED;
 }
 
@@ -61,7 +69,7 @@ bool is_settled(const Disk &disk, bool clean)
         int which;
         if (name.first.find(".manifest") == std::string::npos || file.size < MANIFEST_BYTES)
             continue;
-        const Bytes bytes = file.content();
+        const Bytes bytes = records_of(file);
         const bool counts =
             !clean || (manifest_read(bytes.data(), &record, &which) == MANIFEST_VALID &&
                        record.state == MANIFEST_CLEAN);

@@ -105,23 +105,6 @@ void Draft::adopt()
     must(ato_tx_adopt(tx) == 0, "ato_tx_adopt");
 }
 
-void Draft::commit_with(Draft &other)
-{
-    for (size_t file = 0; file < seen.size(); file++) {
-        const Bytes &before = actor.contents[file], &its = other.seen[file];
-        if (its.size() != before.size())
-            seen[file].resize(its.size());
-        for (size_t i = 0; i < seen[file].size() && i < its.size(); i++)
-            if (i >= before.size() || its[i] != before[i])
-                seen[file][i] = its[i];
-    }
-    resized.insert(resized.end(), other.resized.begin(), other.resized.end());
-    commit_as([&] {
-        ato_tx *both[] = {tx, other.tx};
-        return ato_tx_commit_all(both, 2);
-    });
-}
-
 void Draft::commit()
 {
     commit_as(

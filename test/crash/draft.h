@@ -35,7 +35,6 @@ class Draft
 
     void adopt(); // by the calling thread
     void commit();
-    void commit_with(Draft &other); // both in one step; they wrote to different pages
     void abort();
 
   private:

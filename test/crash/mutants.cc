@@ -67,10 +67,10 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "lib/file/page.c", "two dead|threads, one page"},
         {"drop fence", "lib/file/page.c", "two dead"},
         {"delay fence", "lib/file/page.c", "two dead"},
-        {"drop flush", "reflection/format/journal.c", "dead in a commit"},
-        {"drop fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
-        {"delay fence", "reflection/format/journal.c", "dead in a commit|threads, beside"},
-        {"tear word", "reflection/format/journal.c", "write, two pages' seam|write, pages"},
+        {"drop flush", "reflection/format/lane.c", "dead in a commit"},
+        {"drop fence", "reflection/format/lane.c", "dead in a commit|threads, beside"},
+        {"delay fence", "reflection/format/lane.c", "dead in a commit|threads, beside"},
+        {"tear word", "reflection/format/lane.c", "write, two pages' seam|write, pages"},
         {"", "lib/file/place.c", "places, at seams|places, mapped again"},
         {"drop flush", "lib/file/place.c", "places, exchanged|places, at seams"},
         {"drop fence", "lib/file/place.c", "places, a note"},
@@ -78,14 +78,13 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/recovery/pairing_open.c", "unmap|domain changed, unmapped|restored"},
         {"drop fsync", "reflection/pairing/adoption.c",
          "file preferred|unmap|domain changed|restored"},
-        {"", "lib/recovery/replay.c", "recovery|dead in a commit|pairing gone"},
-        {"", "reflection/recovery/redo.c",
-         "journal made|journal longer|dead in an unmap|recovery, files"},
-        {"", "reflection/pairing/area.c", "journal made|journal longer|peers, two files"},
+        {"", "reflection/recovery/replay.c", "recovery|dead in a commit|long lane, dead"},
+        {"", "reflection/pairing/area.c", "long lane|peers, long lane"},
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
         {"", "reflection/pairing/guard.c", "guarded"},
         {"", "reflection/pairing/reunion.c", "restored"},
-        {"", "lib/recovery/takeover.c", "peers, in a deploy|peers, two files|peers, in a word"},
+        {"", "lib/recovery/takeover.c",
+         "peers, in a deploy|peers, in several pages|peers, long lane|peers, in a word"},
         {"drop fence", "lib/recovery/takeover.c", "peers, in a word"},
         {"delay fence", "lib/recovery/takeover.c", "peers, in a word"},
     };
@@ -138,7 +137,7 @@ std::vector<Mutant> all_mutants()
             add(list, "drop flush", Fault::Drop, where);
         } else if (op == "store_word" || op == "flip_rtm") {
             add(list, "tear word", Fault::Tear, where);
-            if (where.find("journal.c") != std::string::npos)
+            if (where.find("format/lane.c") != std::string::npos)
                 add(list, "retire late", Fault::Late, where);
         }
     }
@@ -149,19 +148,11 @@ std::vector<Mutant> all_mutants()
         {CodeFault::AnyIdentity, "any file is the manifest's", "inode number reused"},
         {CodeFault::AnyTime, "a clean file is believed whatever its size and mtime",
          "written by others"},
-        {CodeFault::NoReplay, "lanes of the dead are not replayed", "lanes made|journal made"},
+        {CodeFault::NoReplay, "lanes of the dead are not replayed", "lanes made|long lane"},
         {CodeFault::LeftToOthers, "pages of the dead are free before their lanes are replayed",
-         "peers, in several pages|peers, two files"},
-        {CodeFault::OneFile, "the journal of a dead process is replayed for one file only",
-         "recovery, files|peers, two files"},
-        {CodeFault::NeverNamed, "no manifest names a journal", "journal made"},
-        {CodeFault::AlwaysNamed, "a manifest names a journal that is removed", "journal made"},
-        {CodeFault::NamedLate, "the name of a journal is not durable before its first commit",
-         "journal made|peers, two files"},
-        {CodeFault::UnnamedLate, "a journal is removed while the manifest durably names it",
-         "journal made"},
-        {CodeFault::NoChecksum, "a lane counts without its checksum", "lanes made|journal made"},
-        {CodeFault::NeverRetired, "a lane is never retired", "lanes made|journal made"},
+         "peers, in several pages|peers, long lane"},
+        {CodeFault::NoChecksum, "a lane counts without its checksum", "lanes made|long lane"},
+        {CodeFault::NeverRetired, "a lane is never retired", "lanes made|long lane"},
 #ifdef WITH_SQLITE
         {CodeFault::NeverForgotten, "what SQLite gives up is not forgotten",
          "SQLite, spill, rollback"},

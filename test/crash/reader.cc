@@ -13,7 +13,7 @@ namespace crash
 namespace
 {
 
-constexpr uint64_t MANIFEST = 0x545345464e414d41ull, JOURNAL = 0x4c414e52554f4a41ull;
+constexpr uint64_t MANIFEST = 0x545345464e414d41ull;
 enum State : uint32_t { IN_USE = 2, CLEAN, DEPLOYED };
 
 uint64_t checksum(const Inode &file, uint64_t at, uint64_t bytes,
@@ -43,7 +43,7 @@ Record look_at(const Inode &manifest, uint64_t copy)
     r.format = half(manifest, copy + 12);
     r.state = half(manifest, copy + 20);
     r.valid = manifest.size >= copy + 512 && manifest.word(copy) == MANIFEST &&
-              half(manifest, copy + 8) == 2 &&
+              half(manifest, copy + 8) == 3 &&
               manifest.word(copy + 504) == checksum(manifest, copy, 504) && r.state >= IN_USE &&
               r.state <= DEPLOYED;
     r.sequence = manifest.word(copy + 24);
@@ -84,94 +84,57 @@ void put_back(const Guard &guard, const Bytes &guarded, Bytes &content)
 struct Pairing {
     Record record;
     Inode manifest, reflection;
-    bool changed = false; // a lane had a commit of this file
+    bool changed = false; // a lane had a commit
 };
 
-constexpr uint64_t OFFSET = (1ull << 49) - 1;
+constexpr uint64_t AREAS = 12288, AREA = 16384, SLOTS = 1024, LANE = 4096,
+                   LONG_LANE = AREAS + SLOTS * AREA, IS_SIZE = 1ull << 49;
 
-// The words that a lane sets in the reflection and the manifest of a file, if it holds a commit.
+// The words that a lane sets in the reflection and the manifest, if it holds a commit.
 std::string replay_lane(const Inode &j, uint64_t lane, uint64_t bytes, Pairing &p)
 {
-    uint64_t sequence = j.word(lane), retired = j.word(lane + 64);
-    uint64_t files = half(j, lane + 8), words = half(j, lane + 12);
+    uint64_t sequence = j.word(lane), retired = j.word(lane + 64), words = j.word(lane + 8);
     if (sequence <= retired)
         return "";
     if (sequence != retired + 1)
         return "a lane whose sequence is later than the next one";
-    if (files > 16384 || 128 + 32 * files + 16 * words > bytes)
-        return "a lane whose counts do not fit";
-    if (!files || !words)
+    if (bytes < 128 || words > (bytes - 128) / 16)
+        return "a lane whose count does not fit";
+    if (!words)
         return "";
-    uint64_t list = lane + 128, entries = list + 32 * files;
-    uint64_t h = checksum(j, list, 32 * files + 16 * words, checksum(j, lane, 56));
-    if (h != j.word(lane + 56))
+    uint64_t list = lane + 128;
+    if (checksum(j, list, 16 * words, checksum(j, lane, 56)) != j.word(lane + 56))
         return "";
     for (uint64_t i = 0; i < words; i++) {
-        uint64_t what = j.word(entries + 16 * i), value = j.word(entries + 16 * i + 8);
-        uint64_t file = list + 32 * (what >> 50);
-        if (what >> 50 >= files)
-            return "a lane with a word of no file";
-        if (j.word(file) == p.record.id[0] && j.word(file + 8) == p.record.id[1]) {
-            (what >> 49 & 1 ? p.manifest : p.reflection).set_word(what & OFFSET, value);
-            p.changed = true;
-        }
+        uint64_t what = j.word(list + 16 * i), value = j.word(list + 16 * i + 8);
+        if (what > IS_SIZE || what % 8)
+            return "a lane with a word that is none";
+        if (what == IS_SIZE)
+            p.manifest.set_word(8192, value);
+        else
+            p.reflection.set_word(what, value);
     }
+    p.changed = true;
     return "";
 }
 
-std::string replay_journal(const Inode &j, uint64_t number, Pairing &p)
-{
-    if (j.word(0) != JOURNAL || half(j, 8) != 4 || j.word(56) != checksum(j, 0, 56))
-        return "a journal without a header";
-    if (j.word(40) != number)
-        return "a journal with another number than that in its name";
-    uint64_t lanes = half(j, 12), small = j.word(16), large = PAGE + lanes * small;
-    if (large + PAGE > j.size)
-        return "a journal that is too short";
-    for (uint64_t i = 0; i <= lanes; i++) {
-        uint64_t lane = PAGE + i * small;
-        std::string wrong = replay_lane(j, lane, i == lanes ? j.size - large : small, p);
-        if (!wrong.empty())
-            return wrong;
-    }
-    return "";
-}
-
-constexpr uint64_t AREAS = 12288, AREA = 16384, SLOTS = 1024, LANE = 4032;
-
-// The lanes in the manifest, and the journals that it names.
-std::string replay_all(const Disk &disk, int folder, Pairing &p)
+// All lanes are in the manifest.
+std::string replay_all(Pairing &p)
 {
     const Inode manifest = p.manifest;
-    for (uint64_t slot = 0; slot < SLOTS && AREAS + slot * AREA < manifest.size; slot++) {
-        uint64_t area = AREAS + slot * AREA, number = manifest.word(area) & 0xffffffffffffull;
-        for (uint64_t lane = area + 64; lane + LANE <= area + AREA; lane += LANE) {
-            std::string wrong = replay_lane(manifest, lane, LANE, p);
-            if (!wrong.empty())
-                return wrong + ", in the manifest";
-        }
-        if (!number)
-            continue;
-        char name[32];
-        snprintf(name, sizeof(name), "journal-%012llx", static_cast<unsigned long long>(number));
-        int journal = disk.find(folder, name);
-        if (journal < 0)
-            return "a manifest that names a journal that is missing";
-        std::string wrong = replay_journal(disk.at(journal), number, p);
-        if (!wrong.empty())
-            return wrong;
-    }
-    return "";
+    std::string wrong;
+    for (uint64_t lane = AREAS; wrong.empty() && lane < LONG_LANE && lane < manifest.size;
+         lane += LANE)
+        wrong = replay_lane(manifest, lane, LANE, p);
+    if (wrong.empty() && manifest.size > LONG_LANE)
+        wrong = replay_lane(manifest, LONG_LANE, manifest.size - LONG_LANE, p);
+    return wrong;
 }
 
-// Does a slot's area hold a commit, or name a journal?
-bool has_unfinished(const Disk &disk, int folder, const Pairing &p)
+bool has_unfinished(const Pairing &p)
 {
     Pairing after = p;
-    for (uint64_t at = AREAS; at < AREAS + SLOTS * AREA && at < p.manifest.size; at += AREA)
-        if (p.manifest.word(at))
-            return true;
-    return !replay_all(disk, folder, after).empty() || after.changed;
+    return !replay_all(after).empty() || after.changed;
 }
 
 // The reflection folder that an attribute names: here, one beside the file. What is before a double slash is the folder
@@ -294,10 +257,10 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     }
     Pairing p = {r, m, disk.at(reflection), false};
-    if (r.state == CLEAN && has_unfinished(disk, folder, p))
-        found.damage = "a clean file with a commit, or with the name of a journal";
+    if (r.state == CLEAN && has_unfinished(p))
+        found.damage = "a clean file with a commit";
     else if (r.state == IN_USE)
-        found.damage = replay_all(disk, folder, p);
+        found.damage = replay_all(p);
     if (!found.damage.empty())
         return found;
     uint64_t size = p.manifest.word(8192) & 0xffffffffffffull,

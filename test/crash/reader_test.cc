@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does the reader find the content that FORMAT.md describes? Pairings and journals are made by
+// Does the reader find the content that FORMAT.md describes? Pairings and lanes are made by
 // hand, word by word, without the library.
 #include "reader.h"
 #include "rules_lab.h"
@@ -17,8 +17,7 @@ namespace
 
 constexpr uint64_t ID[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
 const char *const ATTRIBUTE = "ato1 000102030405060708090a0b0c0d0e0f 77 .ato";
-constexpr uint64_t NUMBER = 0x0123456789abull;
-const char *const NAME = "journal-0123456789ab";
+constexpr uint64_t AREA = 16384, SMALL = 4096, LONG_LANE = 12288 + 1024 * AREA;
 enum State : uint64_t { IN_USE = 2, CLEAN, DEPLOYED };
 enum Format : uint64_t { DENSE, SPARSE };
 
@@ -34,7 +33,7 @@ uint64_t sum(const Inode &file, uint64_t at, uint64_t bytes, uint64_t h = 0x6174
 // A file of 5 MiB, inode 77, with a pairing.
 struct Paired {
     Disk disk;
-    int original, folder, reflection, manifest, journal = -1;
+    int original, folder, reflection, manifest;
     const uint64_t format;
 
     explicit Paired(uint64_t state, uint64_t of = DENSE) : format(of)
@@ -63,7 +62,7 @@ struct Paired {
     {
         Inode &m = disk.edit(manifest);
         m.set_word(copy, 0x545345464e414d41ull);
-        m.set_word(copy + 8, 2 | format << 32);
+        m.set_word(copy + 8, 3 | format << 32);
         m.set_word(copy + 16, 1 | state << 32);
         m.set_word(copy + 24, sequence);
         m.set_word(copy + 32, ID[0]);
@@ -85,55 +84,29 @@ struct Paired {
     }
 
     // A lane that sets one word of the reflection.
-    static void put_lane(Inode &j, uint64_t l, uint64_t sequence, uint64_t retired, uint64_t at,
-                         uint64_t value, uint64_t id = ID[0])
-    {
-        j.set_word(l, sequence);
-        j.set_word(l + 8, 1 | 1ull << 32);
-        j.set_word(l + 64, retired);
-        j.set_word(l + 128, id);
-        j.set_word(l + 136, ID[1]);
-        j.set_word(l + 160, at);
-        j.set_word(l + 168, value);
-        j.set_word(l + 56, sum(j, l + 128, 48, sum(j, l, 56)));
-    }
-
-    // In a slot of the manifest.
-    void own_lane(uint64_t slot, uint64_t lane, uint64_t at, uint64_t value, uint64_t id = ID[0])
+    void put_lane(uint64_t l, uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value)
     {
         Inode &m = disk.edit(manifest);
-        m.size = std::max(m.size, area(slot + 1));
-        put_lane(m, area(slot) + 64 + lane * 4032, 8, 7, at, value, id);
+        m.set_word(l, sequence);
+        m.set_word(l + 8, 1);
+        m.set_word(l + 64, retired);
+        m.set_word(l + 128, at);
+        m.set_word(l + 136, value);
+        m.set_word(l + 56, sum(m, l + 128, 16, sum(m, l, 56)));
     }
 
-    static uint64_t area(uint64_t slot)
+    void lane(uint64_t slot, uint64_t lane, uint64_t at, uint64_t value, uint64_t sequence = 8,
+              uint64_t retired = 7)
     {
-        return 12288 + 16384 * slot;
+        const uint64_t area = 12288 + AREA * slot;
+        disk.edit(manifest).size = std::max(disk.at(manifest).size, area + AREA);
+        put_lane(area + lane * SMALL, sequence, retired, at, value);
     }
 
-    // The slot names a journal. The reader does not check the word's checksum.
-    void name_journal(uint64_t slot, uint64_t number)
+    void long_lane(uint64_t at, uint64_t value, uint64_t bytes = 1 << 20)
     {
-        Inode &m = disk.edit(manifest);
-        m.size = std::max(m.size, area(slot + 1));
-        m.set_word(area(slot), number | 0xabcdull << 48);
-    }
-
-    // A journal with a commit in its second lane. The manifest names it.
-    void lane(uint64_t sequence, uint64_t retired, uint64_t at, uint64_t value,
-              const std::string &name = NAME, uint64_t id = ID[0])
-    {
-        Inode j;
-        name_journal(3, NUMBER);
-        j.size = 5 * PAGE;
-        j.set_word(40, NUMBER);
-        j.set_word(0, 0x4c414e52554f4a41ull);
-        j.set_word(8, 4 | 2ull << 32); // two small lanes
-        j.set_word(16, 1024);
-        j.set_word(56, sum(j, 0, 56));
-        put_lane(j, PAGE + 1024, sequence, retired, at, value, id);
-        journal = disk.add(j);
-        disk.edit(folder).names[name] = journal;
+        disk.edit(manifest).size = LONG_LANE + bytes;
+        put_lane(LONG_LANE, 8, 7, at, value);
     }
 
     Found read() const
@@ -194,7 +167,7 @@ TEST(Reader, ReplaysALaneThatNamesASparseWord)
     Paired p(IN_USE, SPARSE);
     p.disk.edit(p.reflection).set_word(4 * PAGE + IN_PAGE, 5);
     p.entry(3, O_PAGE, 0);
-    p.own_lane(0, 0, Paired::entry_at(3) + 8, BIT);
+    p.lane(0, 0, Paired::entry_at(3) + 8, BIT);
     EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
 }
 
@@ -253,88 +226,65 @@ TEST(Reader, BelievesTheValidCopyWithTheHigherSequence)
 
 TEST(Reader, ReportsDamageIfAPartIsMissingOrWrong)
 {
-    Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), header(IN_USE), version(IN_USE),
-        length(IN_USE);
+    Paired manifest(IN_USE), reflection(IN_USE), size(IN_USE), version(IN_USE);
     manifest.disk.edit(manifest.folder).names.erase("77.manifest");
     reflection.disk.edit(reflection.folder).names.erase("77");
     size.disk.edit(size.original).size--;
-    header.lane(1, 0, BIT_AT, BIT);
-    header.disk.edit(header.journal).set_word(16, 2048);
-    version.lane(1, 0, BIT_AT, BIT);
-    Inode &old = version.disk.edit(version.journal);
-    old.set_word(8, 3 | 2ull << 32);
-    old.set_word(56, sum(old, 0, 56));
-    length.lane(1, 0, BIT_AT, BIT);
-    length.disk.edit(length.journal).size = PAGE + 2 * 1024 + PAGE - 8;
-    for (Paired *p : {&manifest, &reflection, &size, &header, &version, &length})
+    for (uint64_t copy : {0, 4096}) {
+        Inode &m = version.disk.edit(version.manifest);
+        m.set_word(copy + 8, 2);
+        m.set_word(copy + 504, sum(m, copy, 504));
+    }
+    for (Paired *p : {&manifest, &reflection, &size, &version})
         EXPECT_EQ(p->text(), "damage");
 }
 
 TEST(Reader, ReplaysOnlyCommittedLanes)
 {
-    struct {
-        uint64_t sequence, retired;
-        const char *name;
-        uint64_t id;
-        bool replayed;
-    } cases[] = {
-        {8, 7, NAME, ID[0], true},
-        {7, 7, NAME, ID[0], false},
-        {8, 7, NAME, ID[0] + 1, false},
-    };
-    for (const auto &c : cases) {
+    for (uint64_t sequence : {7, 8}) {
         Paired p(IN_USE);
         p.disk.edit(p.reflection).set_word(R, 5);
-        p.lane(c.sequence, c.retired, BIT_AT, BIT, c.name, c.id);
-        EXPECT_EQ(p.text(), c.replayed ? std::to_string(O) + "=5 " : "") << c.name << c.sequence;
+        p.lane(3, 1, BIT_AT, BIT, sequence);
+        EXPECT_EQ(p.text(), sequence == 8 ? std::to_string(O) + "=5 " : "") << sequence;
         EXPECT_EQ(p.disk.at(p.reflection).word(BIT_AT), 0u);
     }
 }
 
-TEST(Reader, ReplaysTheLanesInTheManifest)
+TEST(Reader, ReplaysTheLanesOfEachSlotAndTheLongOne)
 {
-    Paired p(IN_USE), others(IN_USE), last(IN_USE);
-    for (Paired *q : {&p, &others, &last})
-        q->disk.edit(q->reflection).set_word(R, 5);
-    p.own_lane(0, 3, BIT_AT, BIT);
-    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
-    others.own_lane(2, 0, BIT_AT, BIT, ID[0] + 1);
-    EXPECT_EQ(others.text(), "");
-    last.own_lane(1023, 0, BIT_AT, BIT);
-    EXPECT_EQ(last.text(), std::to_string(O) + "=5 ");
+    Paired first(IN_USE), last(IN_USE), large(IN_USE);
+    first.lane(0, 3, BIT_AT, BIT);
+    last.lane(1023, 3, BIT_AT, BIT);
+    large.long_lane(BIT_AT, BIT);
+    for (Paired *p : {&first, &last, &large}) {
+        p->disk.edit(p->reflection).set_word(R, 5);
+        EXPECT_EQ(p->text(), std::to_string(O) + "=5 ");
+    }
 }
 
-TEST(Reader, OpensOnlyTheJournalsThatTheManifestNames)
+TEST(Reader, LooksAtALaneWithinTheManifestOnly)
 {
-    Paired none(IN_USE), two(IN_USE), missing(IN_USE), renamed(IN_USE), unfinished(IN_USE);
-    for (Paired *p : {&none, &two, &renamed, &unfinished}) {
-        p->disk.edit(p->reflection).set_word(R, 5);
-        p->lane(8, 7, BIT_AT, BIT);
+    Paired p(IN_USE), cut(IN_USE);
+    for (Paired *q : {&p, &cut}) {
+        q->disk.edit(q->reflection).set_word(R, 5);
+        q->long_lane(BIT_AT, BIT, 144);
     }
-    none.disk.edit(none.manifest).set_word(Paired::area(3), 0);
-    EXPECT_EQ(none.text(), "");
-    two.name_journal(7, NUMBER); // which is no error
-    EXPECT_EQ(two.text(), std::to_string(O) + "=5 ");
-    missing.name_journal(0, NUMBER);
-    EXPECT_EQ(missing.text(), "damage");
-    renamed.name_journal(3, NUMBER + 1);
-    renamed.disk.edit(renamed.folder).names["journal-0123456789ac"] = renamed.journal;
-    EXPECT_EQ(renamed.text(), "damage");
-    auto &names = unfinished.disk.edit(unfinished.folder).names;
-    names.erase(NAME);
-    names[std::string(NAME) + ".tmp"] = unfinished.journal; // no name of a journal
-    EXPECT_EQ(unfinished.text(), "damage");
+    EXPECT_EQ(p.text(), std::to_string(O) + "=5 ");
+    cut.disk.edit(cut.manifest).size--;
+    EXPECT_EQ(cut.text(), "damage");
+    cut.disk.edit(cut.manifest).size = LONG_LANE;
+    EXPECT_EQ(cut.text(), "");
 }
 
 TEST(Reader, ReportsACleanFileWithACommit)
 {
-    Paired lane(CLEAN), word(CLEAN), others(CLEAN);
-    lane.own_lane(0, 0, BIT_AT, BIT);
-    word.name_journal(1, NUMBER);
-    others.own_lane(0, 0, BIT_AT, BIT, ID[0] + 1);
-    EXPECT_EQ(lane.text(), "damage");
-    EXPECT_EQ(word.text(), "damage");
-    EXPECT_EQ(others.text(), "");
+    Paired small(CLEAN), large(CLEAN), retired(CLEAN);
+    small.lane(0, 0, BIT_AT, BIT);
+    large.long_lane(BIT_AT, BIT);
+    retired.lane(0, 0, BIT_AT, BIT, 7);
+    EXPECT_EQ(small.text(), "damage");
+    EXPECT_EQ(large.text(), "damage");
+    EXPECT_EQ(retired.text(), "");
 }
 
 TEST(Reader, ReplaysASize)
@@ -342,18 +292,19 @@ TEST(Reader, ReplaysASize)
     Paired p(IN_USE);
     p.disk.edit(p.original).resize(6 << 20); // longer, but the size word has the old size
     EXPECT_EQ(p.text(), "damage");
-    p.lane(8, 7, 8192 | 1ull << 49, 6 << 20);
+    p.lane(0, 1, 1ull << 49, 6 << 20);
     EXPECT_EQ(p.text(), "");
     EXPECT_EQ(p.read().content.size(), 6u << 20);
     EXPECT_EQ(p.disk.at(p.manifest).word(8192), 5u << 20);
 }
 
-TEST(Reader, ReportsALaneWithAWordOfNoFile)
+TEST(Reader, ReportsALaneWithAWordThatIsNone)
 {
-    Paired p(IN_USE);
-    p.disk.edit(p.reflection).set_word(R, 5);
-    p.lane(8, 7, 1ull << 50 | BIT_AT, BIT);
-    EXPECT_EQ(p.text(), "damage");
+    for (uint64_t at : {1ul << 49 | 8, 1ul << 50 | BIT_AT, BIT_AT + 4}) {
+        Paired p(IN_USE);
+        p.lane(0, 1, at, BIT);
+        EXPECT_EQ(p.text(), "damage") << at;
+    }
 }
 
 TEST(Reader, ReplaysTheSizeThatACommitMade)
@@ -363,7 +314,7 @@ TEST(Reader, ReplaysTheSizeThatACommitMade)
     p.disk.edit(p.manifest).set_word(8192, grown - 8);
     p.disk.edit(p.manifest).set_word(8200, grown);
     EXPECT_EQ(p.read().content.size(), grown - 8);
-    p.lane(8, 7, 1ull << 49 | 8192, grown);
+    p.lane(0, 1, 1ull << 49, grown);
     EXPECT_EQ(p.read().content.size(), grown);
 }
 
@@ -372,13 +323,13 @@ TEST(Reader, TellsACutLaneFromADamagedOne)
     Paired cut(IN_USE), gap(IN_USE), counts(IN_USE);
     for (Paired *p : {&cut, &gap, &counts}) {
         p->disk.edit(p->reflection).set_word(R, 5);
-        p->lane(p == &gap ? 9 : 8, 7, BIT_AT, BIT);
+        p->lane(0, 1, BIT_AT, BIT, p == &gap ? 9 : 8);
     }
-    uint64_t l = PAGE + 1024;
-    cut.disk.edit(cut.journal).set_word(l + 168, BIT | 1);
+    uint64_t l = 12288 + SMALL;
+    cut.disk.edit(cut.manifest).set_word(l + 136, BIT | 1);
     EXPECT_EQ(cut.text(), "");
     EXPECT_EQ(gap.text(), "damage");
-    counts.disk.edit(counts.journal).set_word(l + 8, 1 | 100ull << 32);
+    counts.disk.edit(counts.manifest).set_word(l + 8, 249);
     EXPECT_EQ(counts.text(), "damage");
 }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "scenes.h"
 
-#include "draft.h"
-
 extern "C" {
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 #include "reflection/format/manifest.h"
 }
 
@@ -30,16 +28,6 @@ void litter(Actor &a, int file)
         a.world.poke(own, at + (at / chunk + 1) * PAGE, garbage(a, std::min(chunk, bytes - at)));
 }
 
-std::map<std::string, int> journals_in(const Disk &disk)
-{
-    std::map<std::string, int> found;
-    for (const auto &name : disk.at(disk.find(Disk::ROOT, ".ato")).names)
-        if (name.first.compare(0, 8, "journal-") == 0 &&
-            disk.at(name.second).word(0) == JOURNAL_MAGIC)
-            found.insert(name); // not unfinished
-    return found;
-}
-
 std::string manifest_of(const Actor &a, int file)
 {
     return std::to_string(a.world.number_of(file)) + ".manifest";
@@ -47,22 +35,27 @@ std::string manifest_of(const Actor &a, int file)
 
 uint64_t lane_in_manifest(unsigned lane)
 {
-    return manifest_area(0) + MANIFEST_AREA_LANES + lane * JOURNAL_SLOT_BYTES;
+    return manifest_area(0) + lane * LANE_SMALL_BYTES;
 }
 
-void litter_journals(Actor &a)
+void litter_lanes(Actor &a)
 {
     Disk disk = a.world.look();
+    const uint64_t long_lane = manifest_area(MANIFEST_SLOTS);
     for (size_t i = 0; i < a.world.originals(); i++) {
         std::string name = manifest_of(a, static_cast<int>(i));
         int manifest = disk.find(disk.find(Disk::ROOT, ".ato"), name);
-        for (unsigned lane = 0; manifest >= 0 && lane < JOURNAL_SLOT_LANES; lane++)
-            if (disk.at(manifest).word(lane_in_manifest(lane)))
-                a.world.poke(".ato/" + name, lane_in_manifest(lane) + 128,
-                             garbage(a, JOURNAL_SLOT_BYTES - 128));
+        if (manifest < 0)
+            continue;
+        auto fill = [&](uint64_t lane, uint64_t bytes) {
+            if (disk.at(manifest).word(lane))
+                a.world.poke(".ato/" + name, lane + LANE_HEAD_BYTES,
+                             garbage(a, bytes - LANE_HEAD_BYTES));
+        };
+        for (unsigned lane = 0; lane < LANE_SMALL; lane++)
+            fill(lane_in_manifest(lane), LANE_SMALL_BYTES);
+        fill(long_lane, 2 * PAGE);
     }
-    for (const auto &j : journals_in(disk))
-        a.world.poke(".ato/" + j.first, JOURNAL_HEADER_BYTES + 128, garbage(a, PAGE - 128));
 }
 
 Mapping *mapped(Actor &a, unsigned flags, int policy)
@@ -70,7 +63,7 @@ Mapping *mapped(Actor &a, unsigned flags, int policy)
     Mapping *m = a.map(0, policy, flags);
     litter(a, 0);
     a.scatter(m, 6);
-    litter_journals(a);
+    litter_lanes(a);
     return m;
 }
 
@@ -97,14 +90,16 @@ void before_two(Actor &a)
     a.scatter(m, 6);
 }
 
-void write_both(Actor &a)
+void before_long(Actor &a)
 {
-    Draft t(a);
-    for (size_t i = 0; i < 2; i++) {
-        uint64_t seam = PAGE * (1 + a.random.below(4));
-        t.write(the(a, i), seam - 1 - a.random.below(60), 1 + a.random.below(120));
-    }
-    t.commit();
+    before_plain(a);
+    write_long(a);
+    litter_lanes(a);
+}
+
+void write_long(Actor &a)
+{
+    a.write_sparsely(the(a), 5 * PAGE, 270 * PAGE);
 }
 
 } // namespace crash

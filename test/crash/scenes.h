@@ -7,8 +7,6 @@
 
 #include "cases.h"
 
-#include <map>
-
 namespace crash
 {
 
@@ -26,12 +24,10 @@ constexpr uint64_t SIZE = 5 * PAGE + 1003;
 constexpr uint64_t CHUNK = 512 * PAGE;
 
 // Fills every unused place with garbage: the second homes of a file that was just mapped for the
-// first time, and the used lanes, in manifests and journals, behind their first two lines.
+// first time, and the used lanes behind their first two lines.
 void litter(Actor &a, int file);
-void litter_journals(Actor &a);
+void litter_lanes(Actor &a);
 
-// The inodes of the complete journals, by name.
-std::map<std::string, int> journals_in(const Disk &disk);
 // The name of a file's manifest, and the place of a lane of slot 0 in it.
 std::string manifest_of(const Actor &a, int file);
 uint64_t lane_in_manifest(unsigned lane);
@@ -41,8 +37,10 @@ Mapping *mapped(Actor &a, unsigned flags, int policy = ATO_READ_GATHER);
 void before_plain(Actor &a);
 void before_two(Actor &a); // two such files
 
-// One commit to pages of the first two mappings, which uses a journal.
-void write_both(Actor &a);
+// A file of 280 pages, which has a long lane; and a commit that needs it: a slice of each of 270 pages.
+constexpr uint64_t LARGE = 280 * PAGE;
+void before_long(Actor &a);
+void write_long(Actor &a);
 
 // The mapping made by `before`.
 Mapping *the(Actor &a, size_t n = 0);

@@ -200,6 +200,8 @@ int __real_pthread_mutex_lock(pthread_mutex_t *m);
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __real_nanosleep(const struct timespec *t, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left);
 int __real_clock_gettime(clockid_t id, struct timespec *t);
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
 
@@ -235,6 +237,16 @@ long __wrap_syscall(long number, ...)
         return 0;
     }
     return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+// A nap: for a lane.
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
+{
+    if (!crash::scheduled)
+        return __real_nanosleep(t, left);
+    crash::now_ns += static_cast<uint64_t>(t->tv_nsec);
+    crash::hand_over(true);
+    return 0;
 }
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *t)

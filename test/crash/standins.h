@@ -8,8 +8,6 @@
 //   identity_boot         a boot that the test begins
 //   area_note_own         each manifest is the one that it was, although a lay-out makes it again, unless a case says that it is a
 //   area_is_copy          copy
-//   journal_capacity      0 for journals that are said to be full, so that a small commit makes their
-//   redo_grow             large lanes longer
 //   persist_rtm_allowed   where the domain allows it: the recorder replaces the hardware
 //                         transaction
 //
@@ -29,11 +27,6 @@ enum class CodeFault {
     AnyIdentity,    // every file matches the manifest
     NoReplay,       // lanes of dead processes are not replayed
     LeftToOthers,   // a process that takes over pages of a dead one does not replay its lanes
-    OneFile,        // only the file that is recovered gets what a journal has for several
-    NeverNamed,     // no manifest gets the name of a journal
-    AlwaysNamed,    // no manifest loses it before the journal is removed
-    NamedLate,      // the name is visible, but not durable, when the first commit begins
-    UnnamedLate,    // its end is visible, but not durable, when the journal is removed
     NoChecksum,     // a lane is valid without its checksum
     NeverRetired,   // a lane stays committed
     AnyTime,        // a clean file is accepted with any mtime and size
@@ -57,8 +50,6 @@ uint64_t get_boot();
 void set_boot(uint64_t boot);
 // What a manifest that is no copy has in its record.
 constexpr uint64_t OWN = 1;
-// The journals that exist now have no room for any commit: the next one makes the large lane longer.
-void fill_journals();
 void set_fault(CodeFault fault);
 CodeFault fault();
 // The shared file mapping that contains an address; NULL: none.

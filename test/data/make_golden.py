@@ -3,7 +3,7 @@
 """Writes the golden files of the on-media format.
 
 An implementation of its own: written from the description of the format (reflection/FORMAT.md and
-the comments of layout.h, manifest.h, journal.h, checksum.h), not from the C code, so that a mistake
+the comments of layout.h, manifest.h, lane.h, checksum.h), not from the C code, so that a mistake
 of one is seen by the other. Run it again only when the format's version changes:
 
     test/data/make_golden.py          writes the files beside itself
@@ -127,7 +127,7 @@ def layout_table():
 
 def record(sequence, state, known, clean=(0, 0, 0), boot=bytes(16), shm=0):
     head = b'AMANFEST'
-    head += struct.pack('<II', 2, 0)                      # version, format dense
+    head += struct.pack('<II', 3, 0)                      # version, format dense
     head += struct.pack('<II', 3, state)                  # domain msync
     head += struct.pack('<Q', sequence)
     head += bytes(range(16))                              # id
@@ -163,24 +163,14 @@ def manifest():
     return bytes(image)
 
 
-# ---- journal ------------------------------------------------------------------------------------
+# ---- lanes --------------------------------------------------------------------------------------
 
-NUMBER = 0x123456789ABC
-LANES, LANE, BYTES = 16, 65536, 2 << 20
-SIZE_WORD = 1 << 49 | 8192
+SIZE_WORD = 1 << 49
 
 
-def lane(n):
-    return 4096 + n * LANE
-
-
-def journal_file(byte, inode):
-    return bytes([byte]) * 16 + struct.pack('<QQ', inode, 0)
-
-
-def commit(image, at, sequence, retired, files, words):
-    body = b''.join(files) + b''.join(struct.pack('<QQ', w | f << 50, v) for f, w, v in words)
-    line = struct.pack('<QII', sequence, len(files), len(words)) + bytes(40)
+def commit(image, at, sequence, retired, words):
+    body = b''.join(struct.pack('<QQ', w, v) for w, v in words)
+    line = struct.pack('<QQ', sequence, len(words)) + bytes(40)
     line += struct.pack('<Q', checksum(line + body))
     assert len(line) == 64
     image[at:at + 64] = line
@@ -188,28 +178,12 @@ def commit(image, at, sequence, retired, files, words):
     image[at + 128:at + 128 + len(body)] = body
 
 
-def journal():
-    image = bytearray(BYTES)
-    head = b'AJOURNAL' + struct.pack('<IIQQIIQQ', 4, LANES, LANE, 0, 0, 1, NUMBER, 0)
-    assert len(head) == 56
-    image[0:64] = head + struct.pack('<Q', checksum(head))
-    a, b = journal_file(1, 111), journal_file(2, 222)
-    commit(image, lane(3), 1, 1, [a], [(0, 8 * i, i * i) for i in range(3)])           # retired
-    commit(image, lane(5), 1, 0, [a, b], [(i % 2, word_at(i * 100), MASK - i) for i in range(40)])
-    commit(image, lane(16), 1, 0, [b], [(0, 8, 1), (0, 513 * 4096, 2)])                # the large lane
-    commit(image, lane(6), 1, 0, [a, journal_file(3, 333)],
-           [(0, 16, 5), (1, SIZE_WORD, 20580 | crc16(20580, 48) << 48), (1, 24, 6)])
-    return bytes(image)
-
-
 def area():
-    """Of a slot whose process died in a commit to the file, and uses a journal, too."""
+    """Of a slot whose process died in a commit."""
     image = bytearray(16384)
-    image[0:8] = struct.pack('<Q', NUMBER | crc16(NUMBER, 48) << 48)
-    a = [journal_file(1, 111)]
-    commit(image, 64, 1, 1, a, [(0, 8 * i, i) for i in range(2)])                 # retired
-    commit(image, 64 + 2 * 4032, 1, 0, a, [(0, word_at(i * 100), MASK - i) for i in range(241)] +
-           [(0, SIZE_WORD, 20580 | crc16(20580, 48) << 48)])                      # full
+    commit(image, 0, 1, 1, [(8 * i, i) for i in range(2)])                          # retired
+    commit(image, 2 * 4096, 1, 0, [(word_at(i * 100), MASK - i) for i in range(247)] +
+           [(SIZE_WORD, 20580 | crc16(20580, 48) << 48)])                           # full
     return bytes(image)
 
 
@@ -295,7 +269,6 @@ def main():
     files = {
         'layout.golden': layout_table(),
         'manifest.golden': dump(manifest()),
-        'journal.golden': dump(journal()),
         'area.golden': dump(area()),
         'writes.golden': writes_table(),
         'reflection.golden': dump(r),

@@ -22,16 +22,16 @@ namespace fault
 
 using hazards::Medium;
 
-// In bytes: a small budget stops an operation at its first allocations, the size of a journal at its last.
+// In bytes: a small budget stops an operation at its first allocations, the size of a long lane at its last.
 static std::vector<off_t> budgets(off_t block)
 {
-    const off_t journal = 2 << 20;
-    std::set<off_t> all = {0, block, 4096, 2 * 4096, 9 * 4096, journal + (1 << 20)};
+    const off_t lane = 1 << 20;
+    std::set<off_t> all = {0, block, 4096, 2 * 4096, 9 * 4096, 3 * lane};
     if (rig::rounds(100) > 100) {
         for (off_t k = 2; k < 100; k += k < 10 ? 1 : 40)
             all.insert(k * block);
         for (off_t more = -(8 << 10); more < 1 << 20; more += 144 << 10)
-            all.insert(journal + more);
+            all.insert(lane + more);
     }
     return {all.begin(), all.end()};
 }

@@ -5,7 +5,7 @@
 #include "use_tx.h"
 
 extern "C" {
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 #include "reflection/format/manifest.h"
 #include "reflection/media/locks.h"
 #include "reflection/pairing/folder.h"
@@ -176,12 +176,9 @@ static std::vector<uint64_t> lanes_of(const World &w)
     const Bytes manifest = read_file(manifest_of(w.file));
     std::vector<uint64_t> all;
     for (unsigned slot = 0; manifest_area(slot) + MANIFEST_AREA_BYTES <= manifest.size(); slot++)
-        for (unsigned lane = 0; lane < JOURNAL_SLOT_LANES; lane++) {
+        for (unsigned lane = 0; lane < LANE_SMALL; lane++) {
             uint64_t retired;
-            memcpy(&retired,
-                   &manifest[manifest_area(slot) + MANIFEST_AREA_LANES + lane * JOURNAL_SLOT_BYTES +
-                             64],
-                   8);
+            memcpy(&retired, &manifest[manifest_area(slot) + lane * LANE_SMALL_BYTES + 64], 8);
             all.push_back(retired);
         }
     return all;
@@ -201,7 +198,7 @@ static void expect_lanes_free(World &w)
         for (size_t lane = 0; lane < now.size(); lane++)
             if (now[lane] != (lane < before.size() ? before[lane] : 0)) {
                 moved++;
-                if (lane % JOURNAL_SLOT_LANES)
+                if (lane % LANE_SMALL)
                     wrong("lane %zu was taken: those before are busy", lane);
             }
         if (moved > 1) // 0: a hardware transaction
@@ -217,8 +214,7 @@ static bool may_leave_doubt(const Fault *fault)
            (strcmp(fault->call.name, "fsync") == 0 || strcmp(fault->call.name, "msync") == 0);
 }
 
-// No call is under way: no thread holds an attach lock or the lock of a journal under replay, and no slot
-// belongs to a file that is not mapped. Checked through separate open files, as by another process.
+// No call is under way: no thread holds an attach lock, and no slot belongs to a file that is not mapped. Checked through separate open files, as by another process.
 static void expect_locks_free(const World &w, const Fault *fault, const char *when)
 {
     // If unlocking fails for good, this is allowed.
@@ -233,11 +229,6 @@ static void expect_locks_free(const World &w, const Fault *fault, const char *wh
             wrong("%s: the attach lock of %s is held", when, path.c_str());
         if (!mapped && locks_ask(fd, 1, MANIFEST_SLOTS) != LOCKS_FREE)
             wrong("%s: a slot of %s is held", when, path.c_str());
-    }
-    for (const std::string &path : journals_of(w.file)) {
-        Fd fd(path);
-        if (locks_ask(fd, 1, 1) != LOCKS_FREE)
-            wrong("%s: %s is being recovered", when, path.c_str());
     }
 }
 

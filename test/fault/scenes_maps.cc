@@ -24,7 +24,8 @@ using namespace support;
 static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 
-static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70;
+static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
+                        LONG = 249 * 4096;
 
 static void another(const std::function<int()> &what, int status)
 {
@@ -119,25 +120,21 @@ static void cut_removal_of_a_guarded(World &w)
     });
 }
 
-static void cut_journal(World &w)
+// In one of more pages than a small lane takes.
+static void killed_in_a_long_commit(World &w)
 {
+    const Bytes all = w.news(100, LONG, 4);
     another(
         [&] {
-            FsFaults faults;
-            bool made = false;
-            faults.before = [&](const FsCall &c) {
-                if (made && !strcmp(c.op, "fsync"))
-                    return DIE;
-                made = made || (!strcmp(c.op, "create") && c.name.find("journal-") == 0);
-                return GO_ON;
-            };
-            ato_tx *tx = ato_tx_begin(0);
-            if (w.map() && w.map_beside() && ato_tx_memcpy(tx, w.base, "x", 1, 0) &&
-                ato_tx_memcpy(tx, w.other, "x", 1, 0))
-                ato_tx_commit(tx);
+            PersistFaults faults;
+            if (!w.map())
+                return 1;
+            faults.die_at_flip(100);
+            w.write(100, all);
             return 2;
         },
         CUT);
+    w.before = w.after;
 }
 
 // Both files are longer already, and their manifest has the old size.
@@ -284,7 +281,14 @@ std::vector<Scene> scenes_of_maps()
         {"MapAfterACutRemovalOfAGuarded", MAPS, BYTES, TWO, cut_removal_of_a_guarded, {}, map, {}},
         {"MapAfterACutShrink", MAPS, BYTES, EVERY, cut_shrink, {}, map, {}},
         {"MapAfterACutGrowth", MAPS, BYTES, EVERY, cut_growth, {}, map, {}},
-        {"MapBesideACutJournal", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, cut_journal, {}, map, {}},
+        {"MapAfterAKillInALongCommit",
+         MAPS,
+         LONG + 4096,
+         {ATO_DOMAIN_MSYNC},
+         killed_in_a_long_commit,
+         {},
+         map,
+         {}},
         {"MapOfAReusedInode", MAPS, BYTES, TWO, reused_number, {}, map, {}},
         {"MapOfACopy", MAPS, BYTES, TWO, copied, {}, map, {}},
         {"MapOfARestoredFile", MAPS, BYTES, TWO, restored, {}, map, {}},

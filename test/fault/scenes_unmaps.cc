@@ -18,13 +18,21 @@ using namespace support;
 static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 
-static constexpr size_t BYTES = 8 * 4096 + 100, CHUNK = 512 * 4096;
+static constexpr size_t BYTES = 8 * 4096 + 100, CHUNK = 512 * 4096, LONG = 249 * 4096;
 
 static bool map_and_write(World &w)
 {
     bool ok = w.map() && w.write(4096 - 100, w.news(4096 - 100, 9000, 5)) &&
               w.write(6 * 4096 + 5, w.news(6 * 4096 + 5, 100, 6)) &&
               w.write(6 * 4096 + 9, w.news(6 * 4096 + 9, 10, 7));
+    w.before = w.after;
+    return ok;
+}
+
+// More pages than a small lane takes.
+static bool map_and_write_all(World &w)
+{
+    bool ok = w.map() && w.write(100, w.news(100, LONG, 5));
     w.before = w.after;
     return ok;
 }
@@ -131,6 +139,14 @@ std::vector<Scene> scenes_of_unmaps()
          EVERY,
          {},
          map_and_reclaim,
+         unmap_fast,
+         is_paired},
+        {"FastUnmapThatCutsTheLongLaneOff",
+         UNMAPS,
+         LONG + 4096,
+         {ATO_DOMAIN_MSYNC},
+         {},
+         map_and_write_all,
          unmap_fast,
          is_paired},
         {"FastUnmapWithoutAccess", UNMAPS, BYTES, EVERY, killed, map, unmap_fast, is_paired},

@@ -77,16 +77,13 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
     // has poisoned the file.
     if (scene == "Shrink" && (name == "pread64" || name == "msync"))
         return 2;
-    // The removal of an empty journal, with two errors: the next process that finds it removes it.
-    if (name == "fsync" && s.kind == UNMAPS)
-        return 2;
     // The bytes are committed, or read, and are only deployed afterwards; the file is EIO from then on.
     if ((name == "msync" || name == "fallocate64") &&
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
     // A failed recovery is tried again, as long as one is due.
-    if (scene == "MapAfterAKillInACommit")
+    if (scene == "MapAfterAKillInACommit" || scene == "MapAfterAKillInALongCommit")
         return 6;
     // The mark of a folder, whose name is then synced by the next birth too, and the stats for it. A folder with a manifest that
     // cannot be read gets no mark.
@@ -103,15 +100,10 @@ static unsigned may_be_swallowed(const Scene &s, const std::string &name)
     // The source of a copy is looked for at two places.
     if (name == "calloc" && scene == "MapOfACopy")
         return 1;
-    // When a file becomes plain, or is recovered, or a journal is made, leftovers of interrupted manifests and journals are looked up. They
-    // are only litter.
+    // When a file becomes plain, or is recovered, leftovers of interrupted manifests are looked up. They are only litter.
     if (name == "scandirat64" &&
-        (s.kind == UNMAPS || scene.find("MapAfter") == 0 || scene == "MapInAStrongerDomain" ||
-         scene == "MapBesideACutJournal" || scene == "WriteThatMakesTheJournal"))
+        (s.kind == UNMAPS || scene.find("MapAfter") == 0 || scene == "MapInAStrongerDomain"))
         return 6;
-    // A journal stays if a manifest that may name it cannot be read, or synced.
-    if ((name == "pread64" || name == "fsync") && scene == "MapBesideACutJournal")
-        return 3;
     return 0;
 }
 

@@ -67,8 +67,8 @@ Holding holding(const Bytes &manifest)
         if (field(MAGIC, 8) != MANIFEST_MAGIC_WORD ||
             field(CHECKSUM, 8) != checksum(copy.data(), CHECKSUM))
             continue;
-        foreign |= field(VERSION, 4) != 2;
-        if (field(VERSION, 4) != 2 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
+        foreign |= field(VERSION, 4) != 3;
+        if (field(VERSION, 4) != 3 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
             field(STATE, 4) - 2 > 2 || field(GUARD_BYTES, 4) > 16 ||
             field(GUARD_OFFSET, 8) > MOST_BYTES || field(CLEAN_SIZE, 8) > MOST_BYTES)
             continue;

@@ -68,11 +68,12 @@ constexpr bool has_word(Format f, uint64_t offset, uint64_t bytes)
 
 constexpr size_t MANIFEST = 12288, BORN_MANIFEST = 28672, COPY_B = 4096, SIZE_WORD = 8192,
                  GROWTH_WORD = 8200, SHRINK_WORD = 8208;
-constexpr uint64_t AREA = 16384, SLOT_LANES = 4, SLOT_LANE_BYTES = 4032; // of a slot
+constexpr uint64_t AREA = 16384, SLOT_LANES = 4, SLOT_LANE_BYTES = 4096; // of a slot
 constexpr uint64_t area_at(uint64_t slot)
 {
     return MANIFEST + slot * AREA;
 }
+constexpr uint64_t LONG_LANE = MANIFEST + 1024 * AREA;
 constexpr uint64_t MANIFEST_MAGIC_WORD = 0x545345464e414d41ull;
 enum State : uint32_t { IN_USE = 2, CLEAN, DEPLOYED };
 enum Known : uint32_t { KNOWS_BIRTH = 1, KNOWS_GENERATION = 2, KNOWS_ATTRIBUTE = 4 };
@@ -132,11 +133,6 @@ struct Attribute {
     std::string folder;
 };
 bool parse(const std::string &value, Attribute &a);
-
-// ---- journal ----
-
-constexpr uint64_t JOURNAL_MAGIC_WORD = 0x4c414e52554f4a41ull;
-constexpr uint64_t JOURNAL = 2 << 20, JOURNAL_MOST = 8ull << 30;
 
 } // namespace fuzz
 

@@ -27,12 +27,9 @@ namespace
 // Lanes that are committed, or were cut, are retired, by two if the recovery comes to them twice.
 void forget_retired(Image &was, const Image &is)
 {
-    for (uint64_t slot = 0; area_at(slot) < was.size; slot++)
-        for (uint64_t i = 0; i < SLOT_LANES; i++) {
-            const uint64_t at = area_at(slot) + 64 + i * SLOT_LANE_BYTES + 64;
-            if (is.word(at) - was.word(at) - 1 <= 1)
-                was.set_word(at, is.word(at));
-        }
+    for (uint64_t lane = MANIFEST; lane < was.size && lane <= LONG_LANE; lane += SLOT_LANE_BYTES)
+        if (is.word(lane + 64) - was.word(lane + 64) - 1 <= 1)
+            was.set_word(lane + 64, is.word(lane + 64));
 }
 
 // Equal apart from words of reflections and manifests that lanes name, if an error may have interrupted a
@@ -235,7 +232,7 @@ void check_refused(const World &w, const Verdict &v, const Replay &replay)
     if (!(v.format == SPARSE && survives(w, p.name(), v.reflection, {})))
         before(p.name(), p.reflection_kind, p.reflection);
     if (v.held.found != Holding::UNBORN)
-        before(p.name() + ".manifest", p.manifest_kind, image_of(p.manifest));
+        before(p.name() + ".manifest", p.manifest_kind, p.manifest_image());
 }
 
 // Checks of every mapping, and its content. *bare: the file itself has no sign of the pairing, so that no

@@ -197,7 +197,7 @@ void Paired::repair(uint8_t repairs)
         }
         if (repairs & DOOR) {
             put(manifest, copy + MAGIC, 8, MANIFEST_MAGIC_WORD);
-            put(manifest, copy + VERSION, 4, 2);
+            put(manifest, copy + VERSION, 4, 3);
         }
         if (repairs & TIMES) {
             put(manifest, copy + CLEAN_SIZE, 8, content.size());
@@ -226,6 +226,14 @@ Bytes Paired::gathered(uint64_t size, Format how) const
             std::copy(r.begin(), r.end(), b.begin() + static_cast<long>(e.page * PAGE + in));
         }
     return b;
+}
+
+Image Paired::manifest_image() const
+{
+    Image image = image_of(manifest);
+    image.pages.insert(long_lane.pages.begin(), long_lane.pages.end());
+    image.size = std::max(image.size, long_lane.size);
+    return image;
 }
 
 // Sparse: in two chunks, not in the order of the pages.
@@ -267,7 +275,6 @@ void World::clear()
     must(mkdir(folder.c_str(), 0755) == 0, folder.c_str());
     folder_fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     must(folder_fd >= 0, folder.c_str());
-    journals.clear();
 }
 
 // Bytes of neither home are ever 0, so that they differ from any zeros.
@@ -475,9 +482,7 @@ void World::lay_out()
     put_file(other, other.name(), Kind::FILE, other.reflection);
     put_file(other, other.name() + ".manifest", Kind::FILE, image_of(other.manifest));
     put_file(file, file.name(), file.reflection_kind, file.reflection);
-    put_file(file, file.name() + ".manifest", file.manifest_kind, image_of(file.manifest));
-    for (const auto &[name, image] : journals)
-        put_file(file, name, Kind::FILE, image);
+    put_file(file, file.name() + ".manifest", file.manifest_kind, file.manifest_image());
     for (const Paired *p : {&file, &other}) {
         if (!p->attribute.empty())
             must(setxattr(p->path.c_str(), "user.ato", p->attribute.data(), p->attribute.size(),

@@ -56,10 +56,13 @@ struct Paired {
     Bytes id, content; // of the original, as read(2) sees it
     Image reflection;
     Bytes manifest;
+    Image
+        long_lane; // of the manifest, at its place there, and how long that is with it; size 0: there is none
     Kind manifest_kind = Kind::FILE, reflection_kind = Kind::FILE;
 
     // Puts what belongs to this very file, or fits to what else is there, into a copy of the manifest.
     void repair(uint8_t repairs);
+    Image manifest_image() const; // the whole file
     std::string name() const
     {
         return std::to_string(inode);
@@ -96,7 +99,6 @@ class World
     std::string root, folder; // the folder of the originals, and .ato
     int folder_fd = -1;
     Paired file, other;
-    std::map<std::string, Image> journals; // by name, laid out too
 
     // What is in the reflection folder.
     std::map<std::string, Image> names() const;

@@ -251,33 +251,4 @@ TEST_F(Container, WithTheFileAloneReadsStaleBytesByPlainReadAndGetsEstaleHere)
     expect_maps(file);
 }
 
-// A process died in a commit to two files. A process with another /dev/shm cannot know whether the second
-// file is mapped here: it must not finish the commit.
-TEST_F(Container, WithItsOwnMemoryDoesNotFinishACommitToFilesMappedElsewhere)
-{
-    const std::string second = dir / "a/second";
-    write_file(second, old);
-    const ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
-    Mapped b(second, o);
-    ASSERT_TRUE(b) << b.sentence;
-    ASSERT_EQ(die_in_commit(file, second), CUT);
-    Child other(CLONE_NEWNS, [&] {
-        if (!alone())
-            return 99;
-        Mapped m(file, o);
-        EXPECT_FALSE(m);
-        EXPECT_EQ(m.error, EBUSY) << m.sentence;
-        EXPECT_TRUE(has(m.sentence, "different ones, as in containers")) << m.sentence;
-        return static_cast<int>(HasFailure());
-    });
-    const int found = other.wait();
-    if (found == 99)
-        GTEST_SKIP() << "no mounts here";
-    EXPECT_EQ(found, 0);
-    Mapped a(file, o);
-    ASSERT_TRUE(a) << a.sentence;
-    EXPECT_EQ(a.read(0, 100), pattern(100, 2));
-    EXPECT_EQ(b.read(0, 100), pattern(100, 3));
-}
-
 } // namespace

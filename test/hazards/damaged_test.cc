@@ -7,7 +7,7 @@
 #include "support/child.h"
 
 extern "C" {
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 }
 
 #include <csignal>
@@ -228,19 +228,18 @@ TEST_F(DamagedStage, LinkInPlaceOfAFutureReflectionIsNotFollowed)
 // A program that skips what it cannot read leaves half of the commit: garbage_by_number.
 
 // The lane that holds the commit. There is one process with one commit: the first lane.
-const uint64_t LANE = manifest_area(0) + MANIFEST_AREA_LANES;
+const uint64_t LANE = manifest_area(0);
 
 // The lane's first word points to another place, and its checksum fits.
 void point_first_word_to(Stage &s, uint64_t offset)
 {
-    Bytes all = read_at(manifest_of(s.path), LANE, 128 + 32 + 3 * 16);
-    struct journal_commit line;
+    Bytes all = read_at(manifest_of(s.path), LANE, LANE_HEAD_BYTES + 3 * 16);
+    struct lane_commit line;
     memcpy(&line, &all[0], sizeof(line));
-    ASSERT_EQ(line.files, 1u);
     ASSERT_EQ(line.words, 3u);
-    memcpy(&all[128 + 32], &offset, 8);
-    line.checksum = checksum(&line, offsetof(struct journal_commit, checksum));
-    line.checksum = checksum_add(line.checksum, &all[128], 32 + 3 * 16);
+    memcpy(&all[LANE_HEAD_BYTES], &offset, 8);
+    line.checksum = checksum(&line, offsetof(struct lane_commit, checksum));
+    line.checksum = checksum_add(line.checksum, &all[LANE_HEAD_BYTES], 3 * 16);
     memcpy(&all[0], &line, sizeof(line));
     write_at(manifest_of(s.path), LANE, all.data(), all.size());
 }
@@ -248,29 +247,33 @@ void point_first_word_to(Stage &s, uint64_t offset)
 const std::vector<Scene> lanes = {
     {"LanesCount", cut,
      [](Stage &s) {
-         uint32_t many = UINT32_MAX;
-         write_at(manifest_of(s.path), LANE + 12, &many, 4);
+         uint64_t many = UINT64_MAX;
+         write_at(manifest_of(s.path), LANE + 8, &many, 8);
      },
-     garbage_by_number, REFUSED, EUCLEAN, "{manifest}|lane", ATO_PREFER_FILE},
-    {"JournalWord", cut,
+     garbage_by_number, REFUSED, EUCLEAN, "{file}|lane", ATO_PREFER_FILE},
+    // The commit line is that of a long lane, and the rest of it is missing.
+    {"LongLaneCutOff", cut,
      [](Stage &s) {
-         uint64_t nonsense = 77;
-         write_at(manifest_of(s.path), manifest_area(0), &nonsense, 8);
+         struct lane_commit line = {};
+         line.sequence = 1;
+         line.words = 1000;
+         fs::resize_file(manifest_of(s.path), manifest_area(MANIFEST_SLOTS) + 4096);
+         write_at(manifest_of(s.path), manifest_area(MANIFEST_SLOTS), &line, sizeof(line));
      },
-     garbage_by_number, REFUSED, EUCLEAN, "{file}|slot 0", ATO_PREFER_FILE},
+     garbage_by_number, REFUSED, EUCLEAN, "{file}|lane", ATO_PREFER_FILE},
     // A program that stores what it reads changes bytes of a RefPage.
     {"LanesWordThatIsNone", cut, [](Stage &s) { point_first_word_to(s, 2 * 4096 + 8); },
      [](Stage &s) {
          Bytes reflection = read_file(reflection_of(s.path));
          uint64_t value;
-         memcpy(&value, read_at(manifest_of(s.path), LANE + 128 + 32 + 8, 8).data(), 8);
+         memcpy(&value, read_at(manifest_of(s.path), LANE + LANE_HEAD_BYTES + 8, 8).data(), 8);
          memcpy(&reflection[2 * 4096 + 8], &value, 8);
          s.expect_garbage(overlay(read_file(s.path), reflection));
      },
-     REFUSED, EUCLEAN, "{number}|" + std::to_string(2 * 4096 + 8), ATO_PREFER_FILE},
+     REFUSED, EUCLEAN, "{file}|" + std::to_string(2 * 4096 + 8), ATO_PREFER_FILE},
     {"LanesWordBeyondTheReflection", cut, [](Stage &s) { point_first_word_to(s, 1 << 30); },
      [](Stage &s) { EXPECT_LT(size_of(reflection_of(s.path)), 1u << 30) << "a SIGBUS"; }, REFUSED,
-     EUCLEAN, "{number}|" + std::to_string(1 << 30), ATO_PREFER_FILE}};
+     EUCLEAN, "{file}|" + std::to_string(1 << 30), ATO_PREFER_FILE}};
 
 INSTANTIATE_TEST_SUITE_P(Pairing, Damaged, testing::ValuesIn(pairing), name_of);
 INSTANTIATE_TEST_SUITE_P(Entry, Damaged,

@@ -8,7 +8,7 @@
 
 extern "C" {
 #include "lib/file/shared.h"
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 }
 
 #include <cerrno>
@@ -162,7 +162,7 @@ TEST_F(HostileMemory, CountOfGroupsBeyondTheObjectIsEnospc)
 // the lane, into that of another commit.
 TEST_F(HostileMemory, PagesAddedWhileACommitIsListedStayInItsLane)
 {
-    constexpr uint64_t PAGES = (JOURNAL_LANE_BYTES - 128 - 32) / 16; // a full small lane
+    constexpr uint64_t PAGES = LANE_SMALL_WORDS; // a full small lane
     const uint64_t bytes = (PAGES + 400) * 4096;
     content = Bytes(bytes, 'a');
     EXPECT_HARMLESS(([&](Mapped &m) {
@@ -175,7 +175,7 @@ TEST_F(HostileMemory, PagesAddedWhileACommitIsListedStayInItsLane)
         PersistFaults faults;
         bool listing = false;
         faults.before = [&](const PersistCall &c) {
-            if (has(c.site, "journal.c") && !listing) {
+            if (has(c.site, "format/lane.c") && !listing) {
                 listing = true;
                 for (uint64_t page = PAGES; page < PAGES + 400; page++)
                     object.state(page)->tx = 1;
@@ -185,13 +185,33 @@ TEST_F(HostileMemory, PagesAddedWhileACommitIsListedStayInItsLane)
         EXPECT_TRUE(m.write(0, some, ATO_SKIP_EQUAL)) << m.sentence;
         EXPECT_TRUE(listing);
         faults.before = nullptr;
-        auto journals = journals_of(file);
-        ASSERT_EQ(journals.size(), 1u);
-        Bytes journal = read_file(journals[0]);
+        const Bytes manifest = read_file(manifest_of(file));
         // The next lane is unused, and still empty.
-        const size_t at = JOURNAL_HEADER_BYTES + JOURNAL_LANE_BYTES;
-        EXPECT_EQ(Bytes(&journal[at], &journal[at] + 4096), Bytes(4096, 0));
+        const size_t at = manifest_area(0) + LANE_SMALL_BYTES;
+        EXPECT_NE(Bytes(&manifest[at - 16], &manifest[at]), Bytes(16, 0)) << "the lane is not full";
+        EXPECT_EQ(Bytes(&manifest[at], &manifest[at] + LANE_SMALL_BYTES),
+                  Bytes(LANE_SMALL_BYTES, 0));
     }));
+}
+
+// The attacker says that a process has the long lane which never was, or is dead.
+TEST_F(HostileMemory, InventedUserOfTheLongLaneBlocksNoCommit)
+{
+    constexpr uint64_t PAGES = LANE_SMALL_WORDS + 10;
+    for (uint32_t user : {1u, 0x400u, 0xfffff801u}) { // slots 0, 1023, 0
+        SCOPED_TRACE(user);
+        EXPECT_HARMLESS([&](Mapped &m) {
+            alarm(60); // a hang is an error
+            Object object(file);
+            object.header->long_lane = user;
+            EXPECT_TRUE(m.write(0, pattern(PAGES * 4096, 3))) << m.sentence;
+            EXPECT_EQ(object.header->long_lane, 0u);
+            EXPECT_TRUE(m.write(0, pattern(9000, 5))) << m.sentence;
+            EXPECT_TRUE(m.write(0, pattern(PAGES * 4096, 4))) << m.sentence;
+            EXPECT_EQ(m.read(0, PAGES * 4096), pattern(PAGES * 4096, 4));
+            alarm(0);
+        });
+    }
 }
 
 TEST_F(HostileMemory, SizeBeyondTheViewsIsEfault)

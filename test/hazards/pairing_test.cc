@@ -174,7 +174,7 @@ const std::vector<Scene> names = {
      },
      stale_alone, FOUND},
     {"TakenAlongToAnotherFolder", slices, take_along, stale_alone, FOUND},
-    // The journal that completes the commit lies in the folder, too.
+    // The lane that completes the commit lies in the manifest, which comes along, too.
     {"TakenAlongAfterAKill", cut, take_along, garbage_by_number, FOUND},
     {"LeftBehind", slices, move_far, stale_by_number, FOUND},
     {"LeftBehindInAFolderThatWasRenamed", slices, leave_behind, stale_by_number, REFUSED, ESTALE,

@@ -92,33 +92,6 @@ TEST_F(Permission, FolderThatCannotBeMadeIsEaccesWithItsPath)
     expect_content(NOBODY, file, content);
 }
 
-TEST_F(Permission, JournalThatCannotBeMadeIsEaccesAndNothingIsWritten)
-{
-    const std::string folder = folder_of(file), second = dir / "second";
-    const ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_NO_RTM);
-    write_atomically();
-    write_file(second, old);
-    ASSERT_EQ(chmod(second.c_str(), 0666), 0);
-    EXPECT_TRUE(Mapped(second, o).write(0, old)); // makes its manifest
-    ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
-    as(NOBODY, [&] {
-        Mapped m(file, o), n(second, o);
-        ASSERT_TRUE(m && n) << m.sentence << n.sentence;
-        ato_tx *tx = ato_tx_begin(0);
-        for (Mapped *each : {&m, &n})
-            EXPECT_TRUE(ato_tx_memcpy(tx, each->base, pattern(100, 5).data(), 100, 0));
-        EXPECT_EQ(ato_tx_commit(tx), -1);
-        EXPECT_EQ(errno, EACCES) << ato_errormsg();
-        EXPECT_TRUE(has(ato_errormsg(), folder + "/journal-")) << ato_errormsg();
-        ato_tx_abort(tx);
-        EXPECT_EQ(m.read(), content);
-        EXPECT_EQ(n.read(), old);
-    });
-    Mapped m(file);
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.read(), content);
-}
-
 // A reflection holds content of the file, current or old: a user who has lost the right to read the file may
 // not read its reflection either.
 TEST_F(Permission, ReflectionGetsTheRestrictedModeOfItsFileAtTheNextMap)

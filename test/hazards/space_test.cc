@@ -192,7 +192,7 @@ TEST_P(SpaceInMemory, AReplayIntoAHoleIsEnospcAndTheNextTryFinishesIt)
     EXPECT_EQ(m.read(), over(content, cut_commit::AT, cut_commit::record()));
 }
 
-// Twice its space and the bitmaps; commits of 32 pages need no journal of 12 MiB.
+// Twice its space and the bitmaps; commits of 32 pages need no more.
 TEST_P(SpaceInMemory, AFileOf9MiBIsWrittenInAFileSystemOf20MiB)
 {
     constexpr size_t N = 9 << 20, STEP = 32 * PAGE;
@@ -396,7 +396,7 @@ TEST_P(SpaceGrowth, ASecondGrowthTakesNothingFromTheFirst)
     fill(ballast);
     EXPECT_EQ(get(m, t, 5), over(Bytes(PAGE), 0, Bytes(10, 'x')));
     EXPECT_EQ(get(m, t, 7), Bytes(PAGE));
-    make_room(); // a commit may make a journal
+    make_room(); // a commit may give the lanes their space
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     held.resize(20 * PAGE);
     fill(ballast);

@@ -53,8 +53,8 @@ class Examples(unittest.TestCase):
         self.assertIn(f'{AT_ONCE * TIMES + 1} runs', self.run_one(RAII, 'totals').stdout)
 
     def test_transfer_keeps_the_sum(self):
-        self.run_at_once(lambda i: (TRANSFER, *(('a', 'b') if i % 2 else ('b', 'a')), '3'))
-        shown = self.run_one(TRANSFER, 'a', 'b', '0').stdout
+        self.run_at_once(lambda i: (TRANSFER, 'accounts', *(('1', '2') if i % 2 else ('2', '1')), '3'))
+        shown = self.run_one(TRANSFER, 'accounts', '1', '2', '0').stdout
         self.assertEqual(sum(int(line.split()[-1]) for line in shown.splitlines()), 2000, shown)
 
 

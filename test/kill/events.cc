@@ -4,7 +4,6 @@
 extern "C" {
 #include "reflection/media/fsops.h"
 #include "reflection/media/persist.h"
-#include "reflection/recovery/redo.h"
 }
 
 #include <csignal>
@@ -130,13 +129,7 @@ const struct fsops &watched_fsops()
         WATCH(futimens);
         WATCH(fsync);
         WATCH(shm_unlink);
-        /* Allocating a journal takes longer than the rest of a life: here it only gets its length. */
-        table.fallocate = [](int fd, int mode, off_t at, off_t n) {
-            event("fallocate");
-            return mode == 0 && at == 0 && n >= static_cast<off_t>(journal_bytes(0))
-                       ? fsops_real.ftruncate(fd, n)
-                       : fsops_real.fallocate(fd, mode, at, n);
-        };
+        WATCH(fallocate);
         table.shm_open = [](const char *name, int flags, mode_t mode) {
             event("shm_open");
             teller->tell_text(Say::Object, std::string("/dev/shm") + name);

@@ -5,8 +5,7 @@
  * armed the counter. Stores of many lines count twice, so that they can be cut in the middle.
  *
  * The process gets SIGKILL right before event `kill_at` (from 1) after arm(). Needs the library with the
- * seam. For forked children only, because it cannot be undone. Journals have holes in place of allocated
- * space: so a life takes a fifth of the time.
+ * seam. For forked children only, because it cannot be undone.
  */
 #ifndef ATO_TEST_KILL_EVENTS_H
 #define ATO_TEST_KILL_EVENTS_H

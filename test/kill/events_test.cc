@@ -32,9 +32,8 @@ namespace
 {
 
 constexpr size_t LONGER = 9 * PAGE + 700, LONG = 12 * PAGE;
-constexpr Step MAP{Step::Map}, MAP_BACK{Step::MapBack}, FAST{Step::Unmap, 0, 0, ATO_UNMAP_FAST},
-    SPATIAL{Step::Unmap, 0, 0, ATO_UNMAP_SPATIAL}, BEGIN{Step::Begin, 0, 0, 0, 1},
-    BEGIN_2{Step::Begin, 0, 0, 0, 2}, COMMIT{Step::Commit}, COMMIT_ALL{Step::CommitAll};
+constexpr Step MAP{Step::Map}, FAST{Step::Unmap, 0, 0, ATO_UNMAP_FAST},
+    SPATIAL{Step::Unmap, 0, 0, ATO_UNMAP_SPATIAL}, BEGIN{Step::Begin}, COMMIT{Step::Commit};
 
 Step write(unsigned file, size_t at, size_t n)
 {
@@ -46,15 +45,16 @@ Step resize(unsigned file, size_t n)
     return {Step::Resize, file, 0, n};
 }
 
-const Step PAGES = write(A, 1000, 12000); /* by a journal, which the first of these writes makes */
+const Step PAGES =
+    write(A, 1000, 12000); /* by a lane; the first of these writes gives the lanes their space */
 const Steps MAPPED = {MAP, PAGES};
-const Steps COMMIT_TO_THREE = {MAP,
-                               BEGIN,
-                               in(1, write(A, 100, 5000)),
-                               in(1, write(B, 9000, 100)),
-                               in(1, write(C, 4000, 200)),
-                               in(1, resize(C, SIZE + PAGE)),
-                               COMMIT};
+const Steps TRANSACTION = {MAP,
+                           BEGIN,
+                           in_tx(write(A, 100, 5000)),
+                           in_tx(write(A, 5 * PAGE, 100)),
+                           in_tx(resize(A, SIZE + PAGE)),
+                           in_tx(write(A, SIZE + 10, 200)),
+                           COMMIT};
 
 const Story stories[] = {
     {"Life", 1, {}, {MAP, write(A, 4000, 6000), FAST}},
@@ -71,18 +71,11 @@ const Story stories[] = {
     {"Deploy", 1, MAPPED, {{Step::Deploy, A, 0, SIZE}}},
     {"UnmapFast", 2, {MAP, PAGES, write(B, 3000, 9000)}, {FAST}},
     {"UnmapSpatial", 2, {MAP, PAGES, write(B, 3000, 9000)}, {SPATIAL}},
-    {"TwoFiles",
+    {"Transaction", 1, {}, TRANSACTION},
+    {"TransactionBesideAnotherFile",
      2,
-     {MAP},
-     {BEGIN, in(1, write(B, 100, 5000)), in(1, write(A, 9000, 5000)), COMMIT}},
-    {"TwoTransactions",
-     2,
-     {MAP},
-     {BEGIN, BEGIN_2, in(1, write(A, 50, 90)), in(2, write(B, 4105, 8192)),
-      in(1, resize(A, 5 * PAGE + 70)), in(2, resize(B, 11 * PAGE)), in(2, write(B, 10 * PAGE, 100)),
-      in(2, write(A, 2 * PAGE, 70)), COMMIT_ALL}},
-    {"ThreeFiles", 3, {}, COMMIT_TO_THREE},
-    {"ThreeFilesUnmap", 3, COMMIT_TO_THREE, {FAST}},
+     {MAP, write(B, 100, 5000)},
+     {BEGIN, in_tx(write(A, 50, 90)), in_tx(write(A, 4105, 8192)), COMMIT, FAST}},
     {"Grow", 1, {MAP, write(A, 100, 100)}, {resize(A, LONGER), FAST}},
     {"ShrinkInAPage", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 100), FAST}},
     {"ShrinkToNothing", 1, {MAP, write(A, 0, SIZE)}, {resize(A, 0), resize(A, LONGER), FAST}},
@@ -97,16 +90,16 @@ const Story stories[] = {
     {"GrowAndWrite",
      1,
      {MAP},
-     {BEGIN, in(1, resize(A, LONGER)), in(1, write(A, SIZE - 100, 5000)), COMMIT}},
+     {BEGIN, in_tx(resize(A, LONGER)), in_tx(write(A, SIZE - 100, 5000)), COMMIT}},
     {"WriteAndShrink",
      1,
      {MAP},
-     {BEGIN, in(1, write(A, 4000, 3000)), in(1, resize(A, 2 * PAGE + 300)), COMMIT}},
+     {BEGIN, in_tx(write(A, 4000, 3000)), in_tx(resize(A, 2 * PAGE + 300)), COMMIT}},
     {"Guard", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, 18, 2}}, {SPATIAL}},
     {"GuardOnTwoPages", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, PAGE - 7, 16}}, {SPATIAL}},
     {"GuardAtTheEnd", 1, {MAP, write(A, 100, 9000), {Step::Guard, A, SIZE - 5, 5}}, {SPATIAL}},
     {"Recovery", 1, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, {MAP, PAGES, write(A, 0, SIZE)}, 4},
-    {"RecoveryOfThreeFiles", 3, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, COMMIT_TO_THREE, 1},
+    {"RecoveryOfATransaction", 1, {}, {MAP}, ATO_READ_GATHER, ATO_NO_RTM, TRANSACTION, 1},
     {"Reunion",
      1,
      {MAP, write(A, 0, SIZE), resize(A, 5 * PAGE), FAST, {Step::Restore, 0, 0, 1}},
@@ -121,14 +114,6 @@ const Story stories[] = {
      ATO_NO_RTM | ATO_PREFER_REFLECTION,
      {MAP, PAGES, write(A, 0, SIZE)},
      4},
-    {"RecoveryOfThreeFilesFromTheLast",
-     3,
-     {},
-     {MAP_BACK},
-     ATO_READ_GATHER,
-     ATO_NO_RTM,
-     COMMIT_TO_THREE,
-     1},
 };
 
 /* A test of the test: it finds these errors. */

@@ -145,8 +145,8 @@ void Herd::look_for_hanging()
         wrong = board->why;
 }
 
-/* Waits until a process has done something: its first commit makes a journal, which takes longer than a
- * thousand of the others. Then, for a writer, until it is in a call that writes, and a little longer. */
+/* Waits until a process has done something: its first commits give its lanes their space, which takes longer
+ * than the others. Then, for a writer, until it is in a call that writes, and a little longer. */
 void Herd::aim_at(unsigned n)
 {
     const uint64_t end = now_ms() + 300, from = sum_of(board, n * plan.threads, plan.threads),

@@ -33,17 +33,16 @@ Range range_of(unsigned actor, unsigned record)
     case PAIR_A:
         return {A, 40 * PAGE + 16 + actor * (PAIR_BYTES + 8), PAIR_BYTES};
     case PAIR_B:
-        return {B, 3 * PAGE - 600 + actor * (PAIR_BYTES + 8), PAIR_BYTES};
-    default: /* in each of the files */
-        return {static_cast<File>(actor % FILES),
-                (actor % FILES == TAIL ? 0 : 63 * PAGE) + 64 * (actor + 1), 8};
+        return {A, 43 * PAGE - 600 + actor * (PAIR_BYTES + 8), PAIR_BYTES};
+    default: /* beside the accounts: a transfer changes both */
+        return {B, 63 * PAGE + 64 * (actor + 1), 8};
     }
 }
 
 Range account(unsigned n)
 {
-    const size_t page = FIRST_ACCOUNT + n / 2 * PAGE;
-    return {n % 2 ? B : A, n / 2 % 2 ? page + PAGE - 4 : page + 100 + n * 8, 8};
+    const size_t page = FIRST_ACCOUNT + n * PAGE;
+    return {B, n % 2 ? page + PAGE - 4 : page + 100 + n * 8, 8};
 }
 
 std::vector<Leg> transfer(unsigned actor, uint64_t number)

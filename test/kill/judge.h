@@ -25,7 +25,7 @@ struct Range {
 Range range_of(unsigned actor, unsigned record);
 
 constexpr unsigned ACCOUNTS = 36;
-constexpr size_t FIRST_ACCOUNT = 44 * PAGE;
+constexpr size_t FIRST_ACCOUNT = 20 * PAGE; /* a page each */
 
 Range account(unsigned n);
 

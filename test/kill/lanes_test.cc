@@ -2,7 +2,7 @@
 /*
  * Is a commit finished that was cut among its flips while other threads went on committing? A thread is
  * stopped between two words of a journaled commit; others commit, and their commits are acknowledged, through
- * other lanes of the same journal; then the process dies. The commit was decided: it must be complete, and so
+ * other lanes; then the process dies. The commit was decided: it must be complete, and so
  * must the others.
  *
  * Random kills rarely meet this moment of some nanoseconds. Needs the library with the seam.
@@ -30,6 +30,8 @@ namespace
 
 /* Records of six pages and more, and as many of them in each of two files. */
 constexpr size_t STEP = 8 * 4096, RECORD = 21001, RECORDS = 4;
+/* Behind those of the first file: its commit needs the long lane. */
+constexpr size_t LONG = 249 * 4096, ALL = RECORDS * STEP + LONG + 4096;
 
 thread_local int words_left;
 std::mutex lock;
@@ -50,23 +52,27 @@ void stop_at_word(const struct persist *p, uint64_t *word, uint64_t value)
 class Lanes : public testing::TestWithParam<int>
 {
   protected:
-    void write(Mapped &m, size_t record, const Bytes &bytes) const
+    static void write(Mapped &m, size_t at, const Bytes &bytes)
     {
-        if (!m.write(record * STEP + 100, bytes))
+        if (!m.write(at, bytes))
             leave(m.sentence);
     }
-    /* Writes the first record of the first file and is stopped at a word; meanwhile all others are
+    static size_t place_of(size_t record)
+    {
+        return record * STEP + 100;
+    }
+    /* Writes the first record of the first file, or the long one, and is stopped at a word; meanwhile all others are
      * written. */
-    void live(int word) const
+    void live(int word, size_t at, size_t n) const
     {
         static struct persist_ops stopping = persist_real;
         stopping.store_word = stop_at_word;
         persist_ops = &stopping;
         Mapped files[] = {Mapped(paths[0], wish()), Mapped(paths[1], wish())};
         std::thread other([&] {
-            write(files[0], 0, pattern(RECORD, 1)); /* makes the journal */
+            write(files[0], at, pattern(n, 1)); /* gives the lane its space */
             words_left = word;
-            write(files[0], 0, pattern(RECORD, 2));
+            write(files[0], at, pattern(n, 2));
         });
         {
             std::unique_lock<std::mutex> hold(lock);
@@ -75,35 +81,27 @@ class Lanes : public testing::TestWithParam<int>
         for (unsigned version = 2; version < 8; version++)
             for (size_t record = 1; record < RECORDS; record++)
                 for (Mapped &m : files)
-                    write(m, record, pattern(RECORD, version));
+                    write(m, place_of(record), pattern(RECORD, version));
         raise(SIGKILL);
     }
-    ato_options wish() const
+    /* Dies at that word of a commit of n bytes, and looks. */
+    void die_and_look(int word, size_t at, size_t n)
     {
-        return options(GetParam(), ATO_READ_LAZY, ATO_NO_RTM);
-    }
-
-    TempDir dir;
-    const std::string paths[2] = {dir / "first", dir / "second"};
-};
-
-} // namespace
-
-TEST_P(Lanes, CommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
-{
-    for (int word = 1; word <= 6; word++) {
         SCOPED_TRACE("stopped before word " + std::to_string(word));
         Bytes expected[2];
         for (size_t file : {0, 1}) {
-            expected[file] = pattern(RECORDS * STEP, 9);
+            expected[file] = pattern(ALL, 9);
             write_file(paths[file], expected[file]);
-            for (size_t record = file ? 1 : 0; record < RECORDS; record++) {
-                const Bytes bytes = pattern(RECORD, record ? 7 : 2);
+            auto put = [&](size_t to, const Bytes &bytes) {
                 std::copy(bytes.begin(), bytes.end(),
-                          expected[file].begin() + static_cast<ptrdiff_t>(record * STEP + 100));
-            }
+                          expected[file].begin() + static_cast<ptrdiff_t>(to));
+            };
+            for (size_t record = 1; record < RECORDS; record++)
+                put(place_of(record), pattern(RECORD, 7));
+            if (file == 0)
+                put(at, pattern(n, 2));
         }
-        Process p([&](const Teller &) { live(word); });
+        Process p([&](const Teller &) { live(word, at, n); });
         p.wait();
         ASSERT_TRUE(p.was_killed()) << p.end();
         Process looker([&](const Teller &) {
@@ -119,6 +117,27 @@ TEST_P(Lanes, CommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
             EXPECT_EQ(read_file(paths[file]), expected[file]);
         EXPECT_EQ(names_in(folder_of(paths[0])), std::vector<std::string>());
     }
+    ato_options wish() const
+    {
+        return options(GetParam(), ATO_READ_LAZY, ATO_NO_RTM);
+    }
+
+    TempDir dir;
+    const std::string paths[2] = {dir / "first", dir / "second"};
+};
+
+} // namespace
+
+TEST_P(Lanes, CommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
+{
+    for (int word = 1; word <= 6; word++)
+        die_and_look(word, place_of(0), RECORD);
+}
+
+TEST_P(Lanes, LongCommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
+{
+    for (int word : {1, 2, 125, 249, 250})
+        die_and_look(word, RECORDS * STEP + 100, LONG);
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Lanes,

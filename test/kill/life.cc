@@ -174,15 +174,13 @@ void read_pair(Life &l)
 
 void read_accounts(Life &l)
 {
-    Bytes image[FILES] = {Bytes(FILE_SIZE), Bytes(FILE_SIZE), Bytes(PAGE)};
+    Bytes image[FILES] = {{}, Bytes(FILE_SIZE), {}};
     uint64_t told[MOST_ACTORS];
     for (unsigned a = 0; a < l.plan.actors(); a++)
         told[a] = told_of(l, a, RECEIPT);
     transact(l, [&](Tx &tx) {
-        for (unsigned i = 0; i < FILES; i++) {
-            const Range r{static_cast<File>(i), i == TAIL ? 8 : FIRST_ACCOUNT, 0};
-            tx.copy(&image[i][r.at], l.at(r), (i == TAIL ? 1000 : FILE_SIZE) - r.at);
-        }
+        const Range r{B, FIRST_ACCOUNT, FILE_SIZE - FIRST_ACCOUNT};
+        tx.copy(&image[B][r.at], l.at(r), r.n);
     });
     for (unsigned a = 0; a < l.plan.actors(); a++) {
         const Range r = range_of(a, RECEIPT);

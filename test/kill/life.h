@@ -14,7 +14,7 @@
  *
  * An operation that a kill interrupted may be done or not until its writer writes the record again.
  *
- * Accounts: they lie on many pages of two files, half of them across the end of a page. A transfer is a
+ * Accounts: they lie on many pages of a file, half of them across the end of a page. A transfer is a
  * transaction. It reads the receipt of its writer, which counts its transfers, and writes the next number;
  * that number and the writer determine the amount for each account. So the receipts determine the value of
  * each account at any time, and the sum of all is 0.

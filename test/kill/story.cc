@@ -83,7 +83,6 @@ std::vector<Contents> Model::after(const Steps &steps)
             staged = now;
             break;
         case Step::Commit:
-        case Step::CommitAll:
             now = staged;
             break;
         default:
@@ -151,15 +150,14 @@ void Hands::act(const Step &s, unsigned seed)
     bool good = true;
     switch (s.what) {
     case Step::Map:
-    case Step::MapBack:
-        map(s.what == Step::MapBack);
+        map();
         break;
     case Step::Unmap:
         unmap(static_cast<int>(s.n));
         break;
     case Step::Write:
-        good = s.tx ? ato_tx_memcpy(tx[s.tx], at, bytes.data(), s.n, 0)
-                    : ato_memcpy(at, bytes.data(), s.n);
+        good =
+            s.tx ? ato_tx_memcpy(tx, at, bytes.data(), s.n, 0) : ato_memcpy(at, bytes.data(), s.n);
         break;
     case Step::WriteEager:
         good = ato_memcpy_opt(at, bytes.data(), s.n, ATO_EAGER);
@@ -174,7 +172,7 @@ void Hands::act(const Step &s, unsigned seed)
         good = ato_deploy(at, s.n) == 0;
         break;
     case Step::Resize:
-        good = (s.tx ? ato_tx_ftruncate(tx[s.tx], at, static_cast<off_t>(s.n))
+        good = (s.tx ? ato_tx_ftruncate(tx, at, static_cast<off_t>(s.n))
                      : ato_ftruncate(at, static_cast<off_t>(s.n))) == 0;
         break;
     case Step::Guard: {
@@ -189,13 +187,10 @@ void Hands::act(const Step &s, unsigned seed)
             restore(path, s.n);
         break;
     case Step::Begin:
-        good = (tx[s.tx] = ato_tx_begin(0));
+        good = (tx = ato_tx_begin(0));
         break;
     case Step::Commit:
-        good = ato_tx_commit(tx[1]) == 0;
-        break;
-    case Step::CommitAll:
-        good = ato_tx_commit_all(tx + 1, 2) == 0;
+        good = ato_tx_commit(tx) == 0;
         break;
     }
     if (!good)

@@ -18,14 +18,13 @@ namespace kills
 using support::Bytes;
 using support::Mapped;
 
-constexpr unsigned A = 0, B = 1, C = 2;
+constexpr unsigned A = 0, B = 1;
 constexpr size_t PAGE = 4096, SIZE = 6 * PAGE + 500;
 
 struct Step {
     enum What {
-        Map,     /* all files, the first one first */
-        MapBack, /* all files, the last one first */
-        Unmap,   /* all files; n: the mode */
+        Map,   /* all files, the first one first */
+        Unmap, /* all files; n: the mode */
         Write,
         WriteEager,
         Fill,
@@ -35,18 +34,17 @@ struct Step {
         Guard,  /* and writes the mask */
         Restore, /* all files, each as another inode; n: with their attributes. They are not mapped */
         Begin,
-        Commit,    /* the first transaction */
-        CommitAll, /* both in one step */
+        Commit,
     } what;
     unsigned file = 0;
     size_t at = 0, n = 0;
-    unsigned tx = 0; /* 0: not in a transaction */
+    bool tx = false; /* in the transaction */
 };
 using Steps = std::vector<Step>;
 
-inline Step in(unsigned tx, Step s)
+inline Step in_tx(Step s)
 {
-    s.tx = tx;
+    s.tx = true;
     return s;
 }
 
@@ -131,7 +129,7 @@ class Hands
     const std::vector<std::string> &paths;
     const ato_options options;
     std::vector<std::unique_ptr<Mapped>> maps;
-    ato_tx *tx[3] = {};
+    ato_tx *tx = nullptr;
 };
 
 /* The whole file: reads again if the operation of a dead process is finished meanwhile. */

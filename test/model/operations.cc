@@ -34,9 +34,20 @@ void Steps::begin()
     open.push_back({tx, !o.flags, limit, {}, {}, {}, {file, random.below(pages)}});
 }
 
+/* A range to write to, mostly in the file that the transaction has written to. */
+Steps::Range Steps::range_for(const Transaction &t)
+{
+    if (setup.commit == Commit::Single)
+        return range_in(t.only);
+    Range r = any_range();
+    while (is_elsewhere(t, r) && random.chance(80))
+        r = any_range();
+    return r;
+}
+
 void Steps::write_in(Transaction &t)
 {
-    Range r = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    Range r = range_for(t);
     const rig::Map &m = map_for(r, false);
     std::vector<unsigned char> bytes = some(r, &t.draft);
     std::set<Page> pages = t.draft.pages;
@@ -66,7 +77,7 @@ void Steps::read_in(Transaction &t)
 /* From mapping to mapping; ranges may overlap. */
 void Steps::copy_in(Transaction &t)
 {
-    Range to = setup.commit == Commit::Single ? range_in(t.only) : any_range();
+    Range to = range_for(t);
     Range from = within(random.chance(50) ? to.file : random.below(2), 0, ~size_t{0}, to.n);
     if (random.chance(50))
         from = within(to.file, to.offset - std::min<size_t>(to.offset, 100), to.offset + to.n + 100,
@@ -75,7 +86,7 @@ void Steps::copy_in(Transaction &t)
     const rig::Map &m = map_for(to, false), &source = map_for(from, false);
     std::set<Page> pages = t.draft.pages;
     Notes noted = t.noted;
-    int expected = note(t, from, &noted);
+    int expected = is_elsewhere(t, to) ? EXDEV : note(t, from, &noted);
     if (!expected)
         expected = claim(t, to, &pages);
     std::vector<unsigned char> bytes = seen(from, &t.draft);
@@ -127,32 +138,10 @@ void Steps::fail_in(Transaction &t)
     }
 }
 
-/* With another one, or with itself. */
-void Steps::commit_two(std::list<Transaction>::iterator t)
-{
-    auto other = std::next(open.begin(), static_cast<long>(random.below(open.size())));
-    if (setup.commit == Commit::Single && !t->draft.puts.empty() && !other->draft.puts.empty())
-        return; /* both would change more than a word */
-    ato_tx *const both[] = {t->tx, other->tx};
-    if (t == other) {
-        went(ato_tx_commit_all(both, 2) == 0, EINVAL);
-        return;
-    }
-    const Refused refusal = std::max({moved(t->noted), moved(other->noted), kept({&*t, &*other})});
-    if (!went(ato_tx_commit_all(both, 2) == 0, 0, refusal))
-        return;
-    together++;
-    for (auto each : {t, other}) {
-        apply(each->draft);
-        went(ato_tx_commit(each->tx) == 0, EINVAL);
-        open.erase(each);
-    }
-}
-
 void Steps::commit(std::list<Transaction>::iterator t)
 {
     const bool writes = !t->draft.puts.empty();
-    const Refused refusal = writes ? std::max(moved(t->noted), kept({&*t})) : Refused::No;
+    const Refused refusal = writes ? std::max(moved(t->noted), kept(*t)) : Refused::No;
     const uint64_t before = refused;
     bool done = false;
     for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure();
@@ -211,8 +200,6 @@ void Steps::in_some_transaction()
         copy_in(*t);
     else if (dice < 80)
         fail_in(*t);
-    else if (dice < 84)
-        commit_two(t);
     else if (dice < 94)
         commit(t);
     else
@@ -237,11 +224,14 @@ void Steps::write_ranges()
     std::vector<Put> puts;
     std::set<Page> pages;
     int expected = 0;
+    bool two_files = false;
     Draft as_it_goes = *draft; /* with the ranges before it applied */
     for (uint64_t n = random.within(1, 4); n; n--) {
         Range r = single && !puts.empty() ? range_in(only) : puts.empty() ? first : any_range();
-        if (epoch && r.file != first.file)
+        const bool elsewhere = r.file != first.file;
+        if (elsewhere && (epoch || random.chance(80)))
             continue;
+        two_files |= elsewhere;
         const rig::Map &m = map_for(r, epoch);
         bool copies = !epoch && random.chance(30);
         Range from = copies ? within(random.below(2), 0, ~size_t{0}, r.n) : r;
@@ -259,6 +249,8 @@ void Steps::write_ranges()
         as_it_goes.puts.push_back(p);
         puts.push_back(std::move(p));
     }
+    if (two_files && !expected) /* their pages are reserved first */
+        expected = EXDEV;
     if (random.chance(5)) {
         ranges.push_back({scratch.data(), scratch.data() + 64, 1}); /* the last of them is wrong */
         expected = EINVAL;

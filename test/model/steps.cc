@@ -130,12 +130,20 @@ int Steps::conflict(const Range &r, const Draft *own) const
     return 0;
 }
 
+/* In another file than that which the transaction has written to? */
+bool Steps::is_elsewhere(const Transaction &t, const Range &r)
+{
+    return !t.draft.puts.empty() && t.draft.puts[0].to.file != r.file;
+}
+
 /* Adds to `all`, the pages that the transaction has now, those that it has after the call. */
 int Steps::claim(Transaction &t, const Range &r, std::set<Page> *all) const
 {
     std::set<Page> more = *all;
     for (const Page &page : pages_of(r))
         more.insert(page);
+    if (is_elsewhere(t, r))
+        return EXDEV;
     if (more.size() > t.limit)
         return E2BIG;
     if (conflict(r, &t.draft))
@@ -172,16 +180,14 @@ Steps::Refused Steps::moved(const Notes &noted) const
     return refusal;
 }
 
-/* Do others keep what one of these has read? */
-Steps::Refused Steps::kept(const std::vector<const Transaction *> &all) const
+/* Do others keep what it has read? */
+Steps::Refused Steps::kept(const Transaction &t) const
 {
-    for (const Transaction *t : all)
-        for (const auto &n : t->noted) {
-            const Draft *d = keeper(n.first);
-            if (d &&
-                std::none_of(all.begin(), all.end(), [d](auto *own) { return d == &own->draft; }))
-                return Refused::Yes;
-        }
+    for (const auto &n : t.noted) {
+        const Draft *d = keeper(n.first);
+        if (d && d != &t.draft)
+            return Refused::Yes;
+    }
     return Refused::No;
 }
 
@@ -248,6 +254,7 @@ bool Steps::went(bool done, int expected, Refused refusal)
     EXPECT_FALSE(done && refusal == Refused::Yes) << "done, and should have been refused";
     too_big += expected == E2BIG;
     kept_by_others += expected == EDEADLK;
+    elsewhere += expected == EXDEV;
     if (done) {
         EXPECT_EQ(expected, 0) << "done, and should have failed";
         return expected == 0;

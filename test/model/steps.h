@@ -5,7 +5,7 @@
  * arrays with the committed content, and lists of uncommitted writes.
  *
  * It also knows the pages that each transaction and epoch keeps. All belong to this thread: a call that comes
- * to a page of another one fails with EDEADLK, and none ever waits. And it knows what each transaction has read,
+ * to a page of another one fails with EDEADLK, and none ever waits. A transaction writes to one file, and reads both. And it knows what each transaction has read,
  * and refuses it if that has changed. A call that fails must have the error of the model, and change nothing: a page
  * that it kept, or a byte, shows later.
  */
@@ -32,7 +32,7 @@ class Steps
 
     Tally tally;
     /* Counts, to check that each case occurred. */
-    uint64_t commits = 0, aborts = 0, together = 0, syncs = 0, too_big = 0, kept_by_others = 0,
+    uint64_t commits = 0, aborts = 0, elsewhere = 0, syncs = 0, too_big = 0, kept_by_others = 0,
              refused = 0, busy = 0;
 
   private:
@@ -88,12 +88,13 @@ class Steps
     static std::set<Page> pages_of(const Range &r);
     const Draft *keeper(Page page) const;
     int conflict(const Range &r, const Draft *own) const;
+    static bool is_elsewhere(const Transaction &t, const Range &r);
     int claim(Transaction &t, const Range &r, std::set<Page> *all) const;
     int note(const Transaction &t, const Range &r, Notes *all) const;
     /* Is a transaction refused? It may be if its pages were written to, and must be if they are different. */
     enum class Refused { No, Perhaps, Yes };
     Refused moved(const Notes &noted) const;
-    Refused kept(const std::vector<const Transaction *> &all) const;
+    Refused kept(const Transaction &t) const;
 
     /* Comparing. */
     std::vector<unsigned char> seen(const Range &r, const Draft *draft) const;
@@ -104,12 +105,12 @@ class Steps
     void expect_bytes(const unsigned char *bytes, const Range &r, const Draft *draft,
                       const char *whose);
 
+    Range range_for(const Transaction &t);
     void begin();
     void write_in(Transaction &t);
     void read_in(Transaction &t);
     void copy_in(Transaction &t);
     void fail_in(Transaction &t);
-    void commit_two(std::list<Transaction>::iterator t);
     void commit(std::list<Transaction>::iterator t);
     void abort(std::list<Transaction>::iterator t);
     void end_refused();

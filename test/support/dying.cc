@@ -17,16 +17,15 @@ extern "C" {
 namespace support
 {
 
-int die_in_commit(const std::string &first, const std::string &second)
+int die_in_commit(const std::string &path)
 {
     return in_child([&] {
-        Mapped a(first, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM)),
-            b(second, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
+        Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM));
         PersistFaults faults;
         faults.die_at_flip(1);
         ato_tx *tx = ato_tx_begin(0);
-        ato_tx_memcpy(tx, a.base, pattern(100, 2).data(), 100, 0);
-        ato_tx_memcpy(tx, b.base, pattern(100, 3).data(), 100, 0);
+        ato_tx_memcpy(tx, m.base, pattern(100, 2).data(), 100, 0);
+        ato_tx_memcpy(tx, m.base + 4096, pattern(100, 3).data(), 100, 0);
         ato_tx_commit(tx);
         return 1;
     });

@@ -160,15 +160,6 @@ std::string manifest_of(const std::string &path)
     return reflection_of(path) + ".manifest";
 }
 
-std::vector<std::string> journals_of(const std::string &path)
-{
-    std::vector<std::string> found;
-    for (const std::string &name : names_in(folder_of(path)))
-        if (name.rfind("journal-", 0) == 0)
-            found.push_back(folder_of(path) + "/" + name);
-    return found;
-}
-
 static std::vector<std::string> objects_of(const std::string &id)
 {
     std::vector<std::string> found;

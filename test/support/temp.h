@@ -71,7 +71,6 @@ void set_attribute(const std::string &path, const std::string &value);
 std::string folder_of(const std::string &path);     // .../.ato
 std::string reflection_of(const std::string &path); // .../.ato/<inode>
 std::string manifest_of(const std::string &path);   // .../.ato/<inode>.manifest
-std::vector<std::string> journals_of(const std::string &path);
 // Shared memory objects of the pairing with this id (32 hex digits).
 size_t shared_objects(const std::string &id);
 void remove_shared_objects(const std::string &id);

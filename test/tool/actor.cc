@@ -8,7 +8,7 @@
 //   actor hold FILE            prints 'ready', waits for the end of its input, unmaps it fast
 //   actor write FILE           dies in the middle of a write, before it is decided
 //   actor commit FILE          dies in the middle of a commit of several words
-//   actor several FILE         dies in the middle of a commit to FILE and FILE-b
+//   actor large FILE           makes it longer, and dies in the middle of a commit in the long lane
 //   actor emptied FILE         makes commits of several words, cuts it to nothing; dies
 //   actor mapped FILE          maps it, dies
 //   actor birth|death FILE     dies while the reflection is made, or removed
@@ -96,20 +96,13 @@ static int act(const std::string &what, const std::string &path)
                        ato_deploy(m.base, 9000) == 0;
         return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
-    if (what == "several") {
-        const std::string other = path + "-b";
-        write_file(other, Bytes(20000));
-        Mapped b(other, o);
+    if (what == "large") {
+        constexpr size_t MANY = 250 * 4096; // more pages than a small lane takes
         PersistFaults fault;
-        int stored = 0;
-        ato_tx *tx = ato_tx_begin(0);
-        if (!b || !ato_tx_memcpy(tx, m.base, "both", 4, 0) ||
-            !ato_tx_memcpy(tx, b.base, "both", 4, 0))
+        if (ato_ftruncate(m.base, MANY) < 0)
             return 7;
-        fault.before = [&](const PersistCall &c) { // after the two names of the journal
-            return strcmp(c.op, "store_word") == 0 && ++stored == 4 ? DIE : GO_ON;
-        };
-        return ato_tx_commit(tx) == 0 ? 8 : 9;
+        fault.die_at_flip(4);
+        return m.write(0, pattern(MANY, 4)) ? 8 : 9;
     }
     if (what == "longer") { // the words of new pages are stored, and the size word is not
         PersistFaults fault;

@@ -33,7 +33,6 @@ class Deploy(Lab):
                 self.assertEqual(result['result'],
                                  'plain already' if STATES[state] == 'plain' else 'deployed')
                 self.expect_plain(path)
-        self.ato('deploy', self.dir + '/several-b')
         self.assertEqual(self.left(), [])
         self.assertEqual(self.shared(), set())
 

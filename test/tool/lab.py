@@ -24,7 +24,7 @@ CUT = 77
 NOBODY = 65534
 SIZE = 20000
 STATES = {'plain': 'plain', 'fast': 'clean', 'write': 'recovery due', 'commit': 'recovery due',
-          'several': 'recovery due', 'birth': 'born', 'death': 'deployed', 'growth': 'recovery due',
+          'large': 'recovery due', 'birth': 'born', 'death': 'deployed', 'growth': 'recovery due',
           'spatial': 'plain', 'guard': 'clean', 'unguard': 'deployed'}
 
 
@@ -231,10 +231,6 @@ class Lab(unittest.TestCase):
             record = bytearray(self.peek(path, copy, 504))
             record[at:at + len(data)] = data
             self.patch(path, copy, bytes(record) + struct.pack('<Q', checksum(bytes(record))))
-
-    def journal(self):
-        return next(os.path.join(self.dir, '.ato', n) for n in os.listdir(self.dir + '/.ato')
-                    if n.startswith('journal-'))
 
 
 class Result(unittest.TextTestResult):

@@ -56,7 +56,7 @@ TABLE = {
     'manifest_of_a_newer_version': '012111111',
     'size_word_damaged': '012111110',
     'lane_damaged': '010111110',
-    'journal_missing': '010111111',
+    'long_lane_cut_off': '010111110',
     'overwritten': '010111100',
     'overwritten_without_its_attribute': '010111100',
     'longer_while_mapped': '010111111',
@@ -75,7 +75,7 @@ TABLE = {
     'touched_reflection_cut': '010111110',
 }
 # The only step is something else than a command that this test could do.
-BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one', 'journal_missing': 'put it back',
+BY_HAND = {'manifest_of_a_newer_version': 'a newer libato made it: use that one',
            'mapped': 'unmap ', 'restored_several': 'move the other files, and the other reflections',
            'longer_while_mapped': ', or end the', 'removed_while_mapped': 'lose it there'}
 
@@ -223,11 +223,11 @@ class States(Lab):
 
     def lane_damaged(self):
         self.make('commit')
-        self.patch(self.manifest(), 12288 + 64 + 4032, struct.pack('<Q', 99))
+        self.patch(self.manifest(), 12288 + 4096, struct.pack('<Q', 99))
 
-    def journal_missing(self):
-        self.make('several')
-        os.unlink(self.journal())
+    def long_lane_cut_off(self):
+        self.make('large')
+        os.truncate(self.manifest(), 12288 + 1024 * 16384 + 100)
 
     def overwritten(self):
         """After a death; the guard is one whose mask comes first."""

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which state does one session leave for the next, beyond names and commits? Journals of processes
-// that are ending, words that are visible and not durable, file times, damaged journals, and
-// journals of other users.
+// that are ending, words that are visible and not durable, file times, damaged lanes, and
+// commits of other users.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -219,9 +219,9 @@ TEST_F(Aftermath, DamagedLanesCauseNeitherASignalNorWrongContent)
     }
 }
 
-// Two users share a folder: the journal that a dead process of one user left does not stop the
+// Two users share a folder: the commit that a dead process of one user left does not stop the
 // other.
-TEST_F(Aftermath, DeadJournalOfAnotherUserDoesNotBlockAMap)
+TEST_F(Aftermath, DeadCommitOfAnotherUserDoesNotBlockAMap)
 {
     if (geteuid() != 0)
         GTEST_SKIP() << "needs root, to change the owner of a file";
@@ -240,7 +240,7 @@ TEST_F(Aftermath, DeadJournalOfAnotherUserDoesNotBlockAMap)
                   return m && m.read() == old_ ? 0 : 2;
               }),
               0);
-    // The owner of the file that the journal names recovers it.
+    // The owner of its file recovers it.
     EXPECT_EQ(in_child([&] {
                   if (setgid(1000) < 0 || setuid(1000) < 0)
                       return 1;

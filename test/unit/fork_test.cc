@@ -2,7 +2,7 @@
 //
 // What may a forked child do, and which state does a process leave when it ends? A child has no
 // mapping until it maps the file itself; it can neither damage its parent's state nor keep the
-// parent's locks. A process that exits leaves no journal and no shared memory; the files keep every
+// parent's locks. A process that exits leaves no shared memory; the files keep every
 // acknowledged write.
 #include "support/child.h"
 #include "support/mapped.h"
@@ -31,7 +31,7 @@ using namespace support;
 namespace
 {
 
-constexpr size_t SIZE = 252 * 4096; // too much for a lane of a manifest
+constexpr size_t SIZE = 252 * 4096; // too much for a small lane
 
 class Fork : public testing::Test
 {
@@ -50,7 +50,7 @@ TEST_F(Fork, ChildCannotUseTheParentsMapping)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m);
-    ASSERT_TRUE(m.write(0, content)) << m.sentence; // a journal too
+    ASSERT_TRUE(m.write(0, content)) << m.sentence; // by the long lane
     int status = in_child([&] {
         char c = 'x';
         EXPECT_EQ(ato_memcpy(m.base, &c, 1), nullptr);
@@ -125,7 +125,7 @@ TEST_F(Fork, ChildThatOutlivesItsParentKeepsNoLockOfIt)
     ASSERT_EQ(pipe(pid_pipe), 0);
     int status = in_child([&] {
         Mapped m(path, options(ATO_DOMAIN_PMEM));
-        if (!m || !m.write(0, pattern(SIZE, 2))) // with a journal
+        if (!m || !m.write(0, pattern(SIZE, 2))) // by a lane
             return 1;
         pid_t grandchild = fork();
         if (grandchild == 0) {
@@ -146,27 +146,22 @@ TEST_F(Fork, ChildThatOutlivesItsParentKeepsNoLockOfIt)
     ASSERT_EQ(read(pid_pipe[0], &child, sizeof(child)), ssize_t(sizeof(child)));
     Mapped m(path);
     EXPECT_TRUE(m) << m.sentence;
-    if (m) {
-        EXPECT_EQ(m.read(), pattern(SIZE, 2));
-        EXPECT_EQ(journals_of(path).size(), 0u) << "the dead parent's journal";
-    }
+    EXPECT_EQ(m.read(), pattern(SIZE, 2));
     for (int fd : {go[0], go[1], pid_pipe[0], pid_pipe[1]})
         close(fd); // ends the grandchild
 }
 
-TEST_F(Fork, ChildThatExitsCleanlyLeavesTheParentsJournalAndStates)
+TEST_F(Fork, ChildThatExitsCleanlyLeavesTheParentsLanesAndStates)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(SIZE, 2)));
-    ASSERT_EQ(journals_of(path).size(), 1u);
     EXPECT_EQ(shared_objects(id_of(path)), 1u);
     EXPECT_EQ(in_exiting_child([&] {
                   m.base = nullptr;
                   return 0;
               }),
               0);
-    EXPECT_EQ(journals_of(path).size(), 1u);
     EXPECT_EQ(shared_objects(id_of(path)), 1u);
     EXPECT_TRUE(m.write(0, pattern(SIZE, 3))) << m.sentence;
     EXPECT_EQ(m.read(), pattern(SIZE, 3));
@@ -237,19 +232,18 @@ TEST_F(Fork, ChildReusesTheNumbersOfThreadsThatItDidNotInherit)
         thread.join();
 }
 
-TEST_F(Fork, ChildOfAProcessWithAJournalCanRecoverAnotherJournal)
+TEST_F(Fork, ChildOfAProcessWithLanesCanRecoverAnotherFile)
 {
     ASSERT_EQ(mkdir((dir / "sub").c_str(), 0755), 0);
     std::string other = dir / "sub/file";
     write_file(other, content);
-    ASSERT_EQ(in_child([&] { // dies with a journal
+    ASSERT_EQ(in_child([&] { // dies with lanes
                   Mapped m(other, options(ATO_DOMAIN_PMEM));
                   bool good = m && m.write(0, pattern(SIZE, 4));
                   m.base = nullptr;
                   return good ? 0 : 1;
               }),
               0);
-    ASSERT_EQ(journals_of(other).size(), 1u);
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(SIZE, 2)));
@@ -261,7 +255,6 @@ TEST_F(Fork, ChildOfAProcessWithAJournalCanRecoverAnotherJournal)
                   return HasFailure();
               }),
               0);
-    EXPECT_EQ(journals_of(other).size(), 0u);
 }
 
 TEST_F(Fork, ProcessThatIsKilledLosesNoAcknowledgedWrite)
@@ -283,17 +276,16 @@ TEST_F(Fork, ProcessThatIsKilledLosesNoAcknowledgedWrite)
     }
 }
 
-TEST_F(Fork, ProcessThatExitsWithFilesMappedLeavesNeitherJournalNorSharedMemory)
+TEST_F(Fork, ProcessThatExitsWithFilesMappedLeavesNoSharedMemory)
 {
     int status = in_exiting_child([&] {
         Mapped *m = new Mapped(path, options(ATO_DOMAIN_PMEM));
-        bool good = *m && m->write(0, pattern(SIZE, 2)) && journals_of(path).size() == 1;
+        bool good = *m && m->write(0, pattern(SIZE, 2));
         m->base = nullptr;
         delete m;
         return good ? 0 : 1;
     });
     ASSERT_EQ(status, 0);
-    EXPECT_EQ(journals_of(path).size(), 0u);
     EXPECT_EQ(shared_objects(id_of(path)), 0u);
     Mapped m(path);
     ASSERT_TRUE(m) << m.sentence;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Does the library read and write the documented format? Images of a manifest, a journal and a
+// Does the library read and write the documented format? Images of a manifest, an area of lanes and a
 // reflection made by an independent writer (test/data/make_golden.py): the library reads them, and
 // writes the same bytes where they are determined. (Formula (1) and the checksum: layout_test.cc,
 // checksum_test.cc.)
 #include "golden.h"
-#include "journal_lab.h"
+#include "lane_lab.h"
 #include "support/mapped.h"
 
 extern "C" {
@@ -99,137 +99,42 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     EXPECT_TRUE(Bytes(bytes, bytes + MANIFEST_BYTES) == golden_image("manifest.golden"));
 }
 
-// ---- journal ------------------------------------------------------------------------------------
-
-constexpr uint64_t NUMBER = 0x123456789abc;
-
-TEST(Golden, JournalIsReadWithEveryLane)
-{
-    Bytes image = golden_image("journal.golden");
-    ASSERT_EQ(image.size(), journal_bytes(0));
-    JournalLab lab; // for its alignment
-    memcpy(lab.bytes, image.data(), image.size());
-    struct journal j;
-    ASSERT_EQ(journal_take(&j, lab.bytes, journal_bytes(0), NUMBER, "NAME"), 0);
-    EXPECT_EQ(j.domain, PERSIST_PMEM);
-    for (unsigned lane = 0; lane < j.lanes; lane++) {
-        journal_view v;
-        bool committed = lane == 5 || lane == 6 || lane == 16;
-        ASSERT_EQ(journal_look(&j, lane, &v), committed ? JOURNAL_COMMITTED : JOURNAL_IDLE) << lane;
-        if (lane == 5) {
-            ASSERT_EQ(v.nfiles, 2u);
-            EXPECT_EQ(v.files[1].inode, 222u);
-            EXPECT_EQ(v.files[1].id[15], 2);
-            ASSERT_EQ(v.nwords, 40u);
-            for (unsigned i = 0; i < 40; i++) {
-                EXPECT_EQ(journal_word_file(&v.words[i]), i % 2);
-                EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(LAYOUT_DENSE, i * 100));
-                EXPECT_EQ(v.words[i].value, ~0ull - i);
-            }
-        }
-        if (lane == 6) {
-            ASSERT_EQ(v.nfiles, 2u);
-            EXPECT_EQ(v.files[1].inode, 333u);
-            ASSERT_EQ(v.nwords, 3u);
-            uint64_t size;
-            EXPECT_TRUE(journal_word_is_size(&v.words[1]));
-            EXPECT_EQ(journal_word_file(&v.words[1]), 1u);
-            EXPECT_TRUE(manifest_decode_size(v.words[1].value, &size));
-            EXPECT_EQ(size, 20580u);
-        }
-    }
-}
-
-TEST(Golden, JournalIsWrittenByteForByte)
-{
-    JournalLab lab(PERSIST_PMEM);
-    memset(lab.bytes, 0, 4096);
-    journal_make(&lab.p, &lab.j, lab.bytes, NUMBER);
-    journal_file a = JournalLab::file(1, 111), b = JournalLab::file(2, 222), both[] = {a, b};
-    journal_writer w = lab.write(3, {a}, {{0, 0}, {8, 1}, {16, 4}});
-    ASSERT_EQ(journal_retire(&w), 0);
-    journal_begin(&w, &lab.j, &lab.p, 5, 2, 40);
-    for (const journal_file &name : both)
-        journal_name(&w, &name);
-    for (unsigned i = 0; i < 40; i++)
-        journal_add(&w, i % 2, layout_word(LAYOUT_DENSE, i * 100), ~0ull - i);
-    ASSERT_EQ(journal_commit(&w), 0);
-    lab.write(16, {b}, {{8, 1}, {513 * 4096, 2}});
-    both[1] = JournalLab::file(3, 333);
-    journal_begin(&w, &lab.j, &lab.p, 6, 2, 3);
-    for (const journal_file &name : both)
-        journal_name(&w, &name);
-    journal_add(&w, 0, 16, 5);
-    journal_add(&w, 1, JOURNAL_SIZE, manifest_encode_size(20580));
-    journal_add(&w, 1, 24, 6);
-    ASSERT_EQ(journal_commit(&w), 0);
-    Bytes image = golden_image("journal.golden");
-    ASSERT_EQ(image.size(), journal_bytes(0));
-    EXPECT_EQ(memcmp(lab.bytes, image.data(), image.size()), 0);
-}
-
 // ---- the area of a slot -------------------------------------------------------------------------
-
-struct Area {
-    Area() : lanes(journal_of_slot(bytes + MANIFEST_AREA_LANES, PERSIST_PMEM))
-    {
-        persist_init(&p, PERSIST_PMEM);
-    }
-
-    alignas(4096) char bytes[MANIFEST_AREA_BYTES] = {};
-    struct journal lanes;
-    struct persist p;
-};
 
 TEST(Golden, AreaOfASlotIsReadWithEveryLane)
 {
     Bytes image = golden_image("area.golden");
     ASSERT_EQ(image.size(), size_t(MANIFEST_AREA_BYTES));
-    Area area;
-    memcpy(area.bytes, image.data(), image.size());
-    uint64_t word, number, size;
-    memcpy(&word, area.bytes, 8);
-    ASSERT_TRUE(manifest_decode_size(word, &number));
-    EXPECT_EQ(number, NUMBER);
-    ASSERT_EQ(area.lanes.lanes, 4u);
-    for (unsigned lane = 0; lane < 4; lane++) {
-        journal_view v;
-        ASSERT_EQ(journal_look(&area.lanes, lane, &v), lane == 2 ? JOURNAL_COMMITTED : JOURNAL_IDLE)
-            << lane;
+    LaneLab lab;
+    memcpy(lab.bytes, image.data(), image.size());
+    for (unsigned lane = 0; lane < LANE_SMALL; lane++) {
+        lane_view v;
+        uint64_t size;
+        ASSERT_EQ(lab.look(lane, &v), lane == 2 ? LANE_COMMITTED : LANE_IDLE) << lane;
         if (lane != 2)
             continue;
-        EXPECT_EQ(v.nfiles, 1u);
-        EXPECT_EQ(v.files[0].inode, 111u);
-        ASSERT_EQ(v.nwords, 242u);
-        for (unsigned i = 0; i < 241; i++) {
-            EXPECT_EQ(journal_word_offset(&v.words[i]), layout_word(LAYOUT_DENSE, i * 100));
+        ASSERT_EQ(v.nwords, 248u);
+        for (unsigned i = 0; i < 247; i++) {
+            EXPECT_EQ(v.words[i].word, layout_word(LAYOUT_DENSE, i * 100));
             EXPECT_EQ(v.words[i].value, ~0ull - i);
         }
-        EXPECT_TRUE(journal_word_is_size(&v.words[241]));
-        EXPECT_TRUE(manifest_decode_size(v.words[241].value, &size));
+        EXPECT_EQ(v.words[247].word, uint64_t{LANE_SIZE});
+        EXPECT_TRUE(manifest_decode_size(v.words[247].value, &size));
         EXPECT_EQ(size, 20580u);
     }
 }
 
 TEST(Golden, AreaOfASlotIsWrittenByteForByte)
 {
-    Area area;
-    const journal_file a = JournalLab::file(1, 111);
-    ASSERT_EQ(area_set_journal(&area.p, area.bytes, NUMBER, "NAME"), 0);
-    journal_writer w;
-    journal_begin(&w, &area.lanes, &area.p, 0, 1, 2);
-    journal_name(&w, &a);
-    journal_add(&w, 0, 0, 0);
-    journal_add(&w, 0, 8, 1);
-    ASSERT_EQ(journal_commit(&w) | journal_retire(&w), 0);
-    ASSERT_EQ(journal_capacity(&area.lanes, 2, 1), 242u);
-    journal_begin(&w, &area.lanes, &area.p, 2, 1, 242);
-    journal_name(&w, &a);
-    for (unsigned i = 0; i < 241; i++)
-        journal_add(&w, 0, layout_word(LAYOUT_DENSE, i * 100), ~0ull - i);
-    journal_add(&w, 0, JOURNAL_SIZE, manifest_encode_size(20580));
-    ASSERT_EQ(journal_commit(&w), 0);
-    EXPECT_TRUE(Bytes(area.bytes, area.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));
+    LaneLab lab(PERSIST_PMEM);
+    lane_writer w = lab.write(0, {{0, 0}, {8, 1}});
+    ASSERT_EQ(lane_retire(&w), 0);
+    std::vector<std::pair<uint64_t, uint64_t>> words;
+    for (unsigned i = 0; i < 247; i++)
+        words.emplace_back(layout_word(LAYOUT_DENSE, i * 100), ~0ull - i);
+    words.emplace_back(LANE_SIZE, manifest_encode_size(20580));
+    lab.write(2, words);
+    EXPECT_TRUE(Bytes(lab.bytes, lab.bytes + MANIFEST_AREA_BYTES) == golden_image("area.golden"));
 }
 
 // ---- reflection ---------------------------------------------------------------------------------

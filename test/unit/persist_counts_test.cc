@@ -6,7 +6,7 @@
 //
 // W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and
 // its way home, W4 fence behind a write that failed; J1, J2, J4 (= W2), J3 the four fences of a
-// journaled commit: before the commit line, behind it, behind the words, behind `retired`.
+// commit by a lane: before the commit line, behind it, behind the words, behind `retired`.
 #include "persist_counts_lab.h"
 
 #include <thread>
@@ -198,14 +198,14 @@ TEST_P(PersistCountsOfCached, SkippingEqualBytesWritesOnlyDifferingSlices)
 
 // ---- several pages ------------------------------------------------------------------------------
 
-TEST_P(PersistCountsOfCached, WriteOfSeveralPagesByTheJournal)
+TEST_P(PersistCountsOfCached, WriteOfSeveralPagesByALane)
 {
     map(GetParam());
     for (long k : {2, 7, 32}) {
         ASSERT_TRUE(m->write(4096, pattern(static_cast<size_t>(k) * 4096, 2)));
         PersistCounts expected;
         expected.scatter = k + 1;           // the commit line, too
-        expected.copy = k + 1;              // the file, the words
+        expected.copy = k;                  // the list
         expected.store_word = k + 1;        // the words; retired
         expected.flush_any = k / 8 + 1 + 1; // lines with words of pages 1 to k
         expected.flush_data = 1;            // list and line: nothing but a branch in these domains
@@ -327,14 +327,13 @@ TEST_F(PersistCountsTest, WriteOfSeveralPagesByRtm)
                   }));
         EXPECT_EQ(m->read(4096, 5 * 4096), pattern(5 * 4096, 2));
         EXPECT_EQ(m->stat().commits_rtm, 1u);
-        EXPECT_EQ(journals_of(path).size(), 0u);
         ASSERT_TRUE(m->write(4096, read_at(path, 4096, 5 * 4096)));
         ASSERT_EQ(m->unmap(ATO_UNMAP_SPATIAL), 0);
         write_file(path, pattern(SIZE, 1));
     }
 }
 
-TEST_F(PersistCountsTest, HardwareTransactionsThatAlwaysAbortFallBackToTheJournal)
+TEST_F(PersistCountsTest, HardwareTransactionsThatAlwaysAbortFallBackToALane)
 {
     if (!persist_rtm_works())
         GTEST_SKIP() << "no hardware transactions on this CPU";
@@ -362,12 +361,11 @@ TEST_F(PersistCountsTest, NoHardwareTransactionWhereVisibleIsNotDurable)
     }
 }
 
-TEST_F(PersistCountsTest, OnePageNeedsNeitherTransactionNorJournal)
+TEST_F(PersistCountsTest, OnePageNeedsNeitherTransactionNorLane)
 {
     map(ATO_DOMAIN_EADR, ATO_READ_GATHER, 0);
     ASSERT_TRUE(m->write(4096, pattern(4096, 2)));
     EXPECT_EQ(faults.take().flip_rtm, 0);
-    EXPECT_EQ(journals_of(path).size(), 0u);
 }
 
 // ---- first touch after a kill -------------------------------------------------------------------

@@ -3,8 +3,7 @@
 // A process may only read a file, which an idle process that may write has mapped too. A third
 // process is killed while it shows a commit: before it marks, changes or unmarks each of three
 // pages, or the size. Then the process is killed that takes over the pages. The reader gets EAGAIN
-// for what is marked, until a process that may write has come by, and never less than before. (A
-// commit to two files: reader_of_dead_commit_test.cc.)
+// for what is marked, until a process that may write has come by, and never less than before.
 //
 // If an order of commit.c or takeover.c is broken, these tests fail: six were tried.
 #include "reader_of_dead_lab.h"

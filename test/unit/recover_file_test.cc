@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Is what a dead process committed to one file finished? Children die in commits; the next map of
-// the file finishes them by the lanes in the manifest, or fails with the reason. (Commits to several
-// files: recover_several_test.cc. A process that dies at any other step, or in the recovery:
-// events_test.cc.)
+// the file finishes them by the lanes in the manifest, or fails with the reason. (A process that dies at
+// any other step, or in the recovery: events_test.cc.)
 #include "support/child.h"
 #include "support/dying.h"
 #include "support/faults.h"
@@ -11,7 +10,7 @@
 
 extern "C" {
 #include "reflection/format/checksum.h"
-#include "reflection/format/journal.h"
+#include "reflection/format/lane.h"
 #include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 #include "reflection/media/persist.h"
@@ -63,7 +62,6 @@ class RecoverFile : public testing::TestWithParam<int>
     void die_between_flips(const std::string &p, long n)
     {
         ASSERT_EQ(in_child([&] { return write_and_die(p, n); }), CUT);
-        ASSERT_EQ(journals_of(p).size(), 0u);
     }
 
     void expect_recovered(const std::string &p)
@@ -71,7 +69,6 @@ class RecoverFile : public testing::TestWithParam<int>
         Mapped m(p, wish());
         ASSERT_TRUE(m) << m.sentence;
         EXPECT_EQ(m.read(), new_);
-        EXPECT_EQ(journals_of(p).size(), 0u);
         EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
         EXPECT_EQ(read_file(p), new_);
     }
@@ -80,8 +77,8 @@ class RecoverFile : public testing::TestWithParam<int>
     uint64_t committed_lane()
     {
         Bytes b = read_file(manifest_of(path));
-        for (uint64_t lane = 0; lane < JOURNAL_SLOT_LANES; lane++) {
-            uint64_t at = manifest_area(0) + MANIFEST_AREA_LANES + lane * JOURNAL_SLOT_BYTES;
+        for (uint64_t lane = 0; lane < LANE_SMALL; lane++) {
+            uint64_t at = manifest_area(0) + lane * LANE_SMALL_BYTES;
             uint64_t sequence, retired;
             memcpy(&sequence, &b[at], 8);
             memcpy(&retired, &b[at + 64], 8);
@@ -202,11 +199,11 @@ TEST_P(RecoverFile, DamagedLaneIsAnErrorThatNamesTheFile)
 {
     die_between_flips(path, 3);
     uint64_t lane = committed_lane();
-    uint32_t words = UINT32_MAX;
-    Bytes kept = read_at(manifest_of(path), lane + 12, 4);
-    write_at(manifest_of(path), lane + 12, &words, 4);
-    expect_refused(EUCLEAN, std::to_string(inode_of(path)));
-    write_at(manifest_of(path), lane + 12, kept.data(), 4); // repaired
+    uint64_t words = UINT32_MAX;
+    Bytes kept = read_at(manifest_of(path), lane + 8, 8);
+    write_at(manifest_of(path), lane + 8, &words, 8);
+    expect_refused(EUCLEAN, path);
+    write_at(manifest_of(path), lane + 8, kept.data(), 8); // repaired
     expect_recovered(path);
 }
 
@@ -215,51 +212,77 @@ TEST_P(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
     die_between_flips(path, 3);
     ASSERT_EQ(truncate(reflection_of(path).c_str(), 4096), 0);
     uint64_t lane = committed_lane(), far = layout_word(LAYOUT_DENSE, 512);
-    write_at(manifest_of(path), lane + 128 + 32, &far, 8);
-    Bytes b = read_at(manifest_of(path), lane, 128 + 32 + 8 * 16);
+    write_at(manifest_of(path), lane + 128, &far, 8);
+    Bytes b = read_at(manifest_of(path), lane, 128 + 8 * 16);
     uint64_t sum = checksum_add(checksum(b.data(), 56), &b[128], b.size() - 128);
     write_at(manifest_of(path), lane + 56, &sum, 8);
-    expect_refused(EUCLEAN, reflection_of(path));
+    expect_refused(EUCLEAN, path);
 }
 
-TEST_P(RecoverFile, DamagedJournalWordIsAnError)
+// It never was one. The next commit in the lane gets another sequence (lane_test.cc).
+TEST_P(RecoverFile, CommitWithoutAPartOfItsListIsRetired)
 {
-    die_between_flips(path, 3);
-    const uint64_t word = 77; // without its check
-    write_at(manifest_of(path), manifest_area(0), &word, 8);
-    expect_refused(EUCLEAN, "0x4d");
-    const uint64_t none = 0;
-    write_at(manifest_of(path), manifest_area(0), &none, 8);
-    expect_recovered(path);
-}
-
-// The dead process had cleared it visibly. After a power cut the manifest of a clean file would name a journal that is gone.
-TEST_P(RecoverFile, JournalWordIsMadeDurableWithTheLanes)
-{
-    die_between_flips(path, 1);
-    std::vector<uintptr_t> flushed;
-    PersistFaults faults;
-    faults.before = [&](const PersistCall &c) {
-        if (std::string(c.op) == "flush_any")
-            flushed.push_back(reinterpret_cast<uintptr_t>(c.address));
-        return GO_ON;
-    };
+    die_between_flips(path, 1); // before any word is stored
+    const uint64_t lane = committed_lane(), none = ~0ull;
+    uint64_t retired;
+    write_at(manifest_of(path), lane + 128, &none, 8);
     Mapped m(path, wish());
     ASSERT_TRUE(m) << m.sentence;
-    bool both = false;
-    for (size_t i = 0; i + 1 < flushed.size(); i++)
-        both |= flushed[i] % 4096 == 0 && flushed[i + 1] == flushed[i] + MANIFEST_AREA_LANES;
-    EXPECT_TRUE(both) << "the word, then the first lane";
+    EXPECT_EQ(m.read(), old_);
+    memcpy(&retired, read_at(manifest_of(path), lane + 64, 8).data(), 8);
+    EXPECT_EQ(retired, 1u);
 }
 
-TEST_P(RecoverFile, MissingJournalIsAnErrorThatNamesIt)
+// A large commit is in the long lane: any part of its words was stored.
+TEST_P(RecoverFile, LongCommitOfADeadProcessIsFinished)
 {
-    die_between_flips(path, 3);
-    const uint64_t word = manifest_encode_size(0x123456789abc), none = 0;
-    write_at(manifest_of(path), manifest_area(0), &word, 8);
-    expect_refused(EUCLEAN, "journal-123456789abc");
-    write_at(manifest_of(path), manifest_area(0), &none, 8);
-    expect_recovered(path);
+    constexpr size_t LARGE = 300 * 4096;
+    for (long n : {1, 150, 300}) {
+        write_file(path, pattern(LARGE, 1));
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(path, wish());
+                      PersistFaults faults;
+                      faults.die_at_flip(n);
+                      m.write(0, pattern(LARGE, 2));
+                      return 0;
+                  }),
+                  CUT);
+        EXPECT_GT(size_of(manifest_of(path)), manifest_area(MANIFEST_SLOTS));
+        Mapped m(path, wish());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), pattern(LARGE, 2));
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+        EXPECT_EQ(size_of(manifest_of(path)), MANIFEST_BORN_BYTES);
+        Mapped again(path, wish());
+        EXPECT_EQ(again.unmap(ATO_UNMAP_SPATIAL), 0) << again.sentence;
+        EXPECT_EQ(read_file(path), pattern(LARGE, 2));
+    }
+}
+
+// A manifest that was copied, or cut.
+TEST_P(RecoverFile, LongLaneMayHaveHolesAndMustNotBeCutOff)
+{
+    constexpr size_t LARGE = 300 * 4096;
+    write_file(path, pattern(LARGE, 1));
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, wish());
+                  PersistFaults faults;
+                  faults.die_at_flip(5);
+                  m.write(0, pattern(LARGE, 2));
+                  return 0;
+              }),
+              CUT);
+    const Bytes whole = read_file(manifest_of(path));
+    const uint64_t lane = manifest_area(MANIFEST_SLOTS);
+    for (uint64_t length : {lane + 64, lane + 4096}) {
+        ASSERT_EQ(truncate(manifest_of(path).c_str(), static_cast<off_t>(length)), 0);
+        expect_refused(EUCLEAN, path);
+        write_file(manifest_of(path), whole);
+    }
+    ASSERT_EQ(system(("fallocate --dig-holes " + manifest_of(path)).c_str()), 0);
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), pattern(LARGE, 2));
 }
 
 TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)

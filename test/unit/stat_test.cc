@@ -80,8 +80,8 @@ TEST_F(Stat, JournaledCommitCostsItsRecordToo)
     EXPECT_EQ(st.commits_journal, 1u);
     EXPECT_EQ(st.commits_single, 0u);
     EXPECT_EQ(st.flips, 3u);
-    // slices, words; commit line, file, words of the record, retired
-    EXPECT_EQ(st.bytes_to_media, 3u * 4096 + 3 * 8 + 64 + 32 + 3 * 16 + 8);
+    // slices, words; commit line, words of the list, retired
+    EXPECT_EQ(st.bytes_to_media, 3u * 4096 + 3 * 8 + 64 + 3 * 16 + 8);
 }
 
 TEST_F(Stat, ReadsAndDeploysAreCounted)

@@ -55,22 +55,6 @@ TEST_P(Tx, OptionsAreChecked)
     EXPECT_EQ(ato_tx_abort(t), 0);
 }
 
-TEST_P(Tx, FilesOfTwoDomainsAreNotInOneCommit)
-{
-    write_file(dir / "other", pattern(PAGE, 3));
-    Mapped other(dir / "other",
-                 options(GetParam() == ATO_DOMAIN_PMEM ? ATO_DOMAIN_PROCESS : ATO_DOMAIN_PMEM));
-    ASSERT_TRUE(other) << other.sentence;
-    ato_tx *t = begin();
-    put(t, 5, pattern(10, 2));
-    Bytes some(10);
-    EXPECT_TRUE(refused(!ato_tx_memcpy(t, other.base, some.data(), 10, 0), EXDEV, "domain"));
-    // A read needs no commit.
-    EXPECT_NE(ato_tx_memcpy(t, some.data(), other.base, 10, 0), nullptr) << ato_errormsg();
-    ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
-    EXPECT_EQ(m->read(), mine);
-}
-
 // ---- the thread and the end of a transaction -------
 
 TEST_P(Tx, HandleOfAnEndedTransactionIsEinval)

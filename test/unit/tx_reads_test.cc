@@ -35,7 +35,6 @@ class TxReads : public Tx
         EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EAGAIN, "refused"));
         EXPECT_TRUE(refused(ato_tx_ftruncate(t, m->base, 5) < 0, EAGAIN, "refused"));
         EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EAGAIN, "refused"));
-        EXPECT_TRUE(refused(ato_tx_commit_all(&t, 1) < 0, EAGAIN, "refused"));
         EXPECT_EQ(ato_tx_abort(t), 0);
         EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
         EXPECT_EQ(m->read(), model);

@@ -182,26 +182,6 @@ TEST_P(TxSize, ChangesAgainWithinATransaction)
     expect_kept();
 }
 
-TEST_P(TxSize, SizesOfSeveralFilesAreOneStep)
-{
-    ato_options o = options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
-    write_file(dir / "a", pattern(5 * PAGE, 1));
-    write_file(dir / "b", pattern(5 * PAGE, 2));
-    Mapped a(dir / "a", o), b(dir / "b", o);
-    ASSERT_TRUE(a && b);
-    begin();
-    ASSERT_EQ(ato_tx_ftruncate(t, a.base, PAGE + 10), 0) << ato_errormsg();
-    ASSERT_EQ(ato_tx_ftruncate(t, b.base, 9 * PAGE + 10), 0) << ato_errormsg();
-    ASSERT_NE(ato_tx_memcpy(t, b.base + 8 * PAGE, a.base, PAGE, 0), nullptr) << ato_errormsg();
-    ASSERT_EQ(resize(3), 0);
-    commit();
-    EXPECT_EQ(a.stat().size, PAGE + 10);
-    EXPECT_EQ(b.stat().size, 9 * PAGE + 10);
-    Bytes of_a = pattern(5 * PAGE, 1);
-    EXPECT_EQ(b.read(8 * PAGE, PAGE), Bytes(of_a.begin(), of_a.begin() + PAGE));
-    EXPECT_EQ(b.stat().commits_journal, 1u);
-}
-
 TEST_P(TxSize, OtherThreadsWaitBeforeTheyChangeIt)
 {
     begin();

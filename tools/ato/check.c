@@ -125,7 +125,6 @@ static int run(const struct tool_request *request)
         findings_say(&c.findings);
     findings_free(&c.findings);
     free(c.files.all);
-    free(c.journals.all);
     return status;
 }
 
@@ -136,16 +135,14 @@ const struct tool_command check_command = {
     .help =
         "Checks each FILE: both copies of its manifest, its size, identity and attribute against\n"
         "each other, the length of its reflection, the bitmap words against the end of the file\n"
-        "and its state, and the commits in the manifest and in the journals that it names. "
-        "Changes\n"
-        "nothing; takes no lock.\n"
+        "and its state, and the commits in the lanes of the manifest. Changes nothing; takes no\n"
+        "lock.\n"
         "\n"
         "In a FOLDER it checks all files (not those in folders below it), and looks in the\n"
         "reflection folder .ato for entries that belong to no file: reflections without manifest,\n"
-        "manifests without reflection or file, files that were set aside, journals that no "
-        "manifest\n"
-        "names, files left over. FOLDER may be a reflection folder itself; then the files of its\n"
-        "manifests are not checked. --recursive: folders below it are checked, too.\n"
+        "manifests without reflection or file, files that were set aside, files left over.\n"
+        "FOLDER may be a reflection folder itself; then the files of its manifests are not\n"
+        "checked. --recursive: folders below it are checked, too.\n"
         "\n"
         "Each finding is one line, 'FILE: severity: what and where':\n"
         "  note           in order, but some work (recovery) or cleaning up is left\n"

@@ -24,8 +24,8 @@ bool seen_before(struct seen *s, uint64_t device, uint64_t inode);
 
 struct check {
     struct findings findings;
-    struct seen files, journals; /* originals; journals that manifests name */
-    uint64_t plain, paired;      /* files that were checked */
+    struct seen files;      /* originals */
+    uint64_t plain, paired; /* files that were checked */
 };
 
 /* Check a manifest, and the reflection of that manifest, without the file; findings are about
@@ -34,13 +34,10 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
 void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
                       const struct look_manifest *m, bool busy);
 
-/* Checks the lanes of a file whose manifest is in `f`: those in the manifest, and in journals. `trust`: of the file;
- * NULL: not known. `length`: of its reflection; 0: there is none. Returns false if the next map refuses them. */
+/* Checks the lanes of a file whose manifest is in `f`. `length`: of its reflection; 0: there is none. Returns false if the next map
+ * refuses them. */
 bool check_lanes(struct check *c, const char *name, const struct folder *f,
-                 const struct look_manifest *m, const struct trust *trust, uint64_t length);
-
-/* Checks whether a manifest of the folder names the journal `entry`. To be called after their lanes are checked. */
-void check_leftover(struct check *c, const struct folder *f, const char *entry);
+                 const struct look_manifest *m, uint64_t length);
 
 /* Checks a file and all that belongs to it. A plain file is not a finding. */
 void check_look(struct check *c, const char *name, const struct look *l);

@@ -8,7 +8,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/lookup.h"
-#include "reflection/recovery/redo.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,8 +41,6 @@ static bool is_of_reflection_folder(const char *name)
 {
     uint64_t inode;
     const char *rest;
-    if (redo_name_of(name, NULL))
-        return true;
     return starts_with_inode(name, &inode, &rest) && strcmp(rest, ".manifest") == 0;
 }
 
@@ -75,7 +72,7 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     check_manifest(a->check, name, &m);
     int fd = look_into(a->folder, n.reflection, &st);
     const int error = errno;
-    (void)check_lanes(a->check, name, a->folder, &m, NULL, fd < 0 ? 0 : (uint64_t)st.st_size);
+    (void)check_lanes(a->check, name, a->folder, &m, fd < 0 ? 0 : (uint64_t)st.st_size);
     if (m.found != MANIFEST_VALID) {
         if (fd >= 0)
             close(fd);
@@ -110,8 +107,8 @@ static void check_name(struct around *a, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", a->folder->path, entry);
-    if (redo_name_of(entry, NULL) || strcmp(entry, FOLDER_NOTE) == 0)
-        return; /* visit_journal(); the note */
+    if (strcmp(entry, FOLDER_NOTE) == 0)
+        return;
     if (!starts_with_inode(entry, &inode, &rest)) {
         finding_add(f, FINDING_NOTE, name, "not a name that libato uses");
         return;
@@ -161,17 +158,9 @@ static void visit_name(void *arg, const char *name)
     check_name(arg, name);
 }
 
-static void visit_journal(void *arg, const char *name)
-{
-    const struct around *a = arg;
-    if (redo_name_of(name, NULL))
-        check_leftover(a->check, a->folder, name);
-}
-
 static void check_reflections(struct around *a)
 {
-    if (each_name(a->folder->fd, visit_name, a) < 0 ||
-        each_name(a->folder->fd, visit_journal, a) < 0)
+    if (each_name(a->folder->fd, visit_name, a) < 0)
         finding_add(&a->check->findings, FINDING_BLIND, a->folder->path,
                     "cannot list the folder: %s", report_reason(errno));
 }
@@ -208,8 +197,8 @@ static void visit_file(void *arg, const char *entry)
     uint64_t inode;
     const char *rest;
     snprintf(name, sizeof(name), "%s/%s", l->name, entry);
-    if (l->reflections && (starts_with_inode(entry, &inode, &rest) || redo_name_of(entry, NULL) ||
-                           strcmp(entry, FOLDER_NOTE) == 0))
+    if (l->reflections &&
+        (starts_with_inode(entry, &inode, &rest) || strcmp(entry, FOLDER_NOTE) == 0))
         return; /* check_reflections() */
     if (fstatat(l->fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;

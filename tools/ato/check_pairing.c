@@ -196,7 +196,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
     if (own && !(busy && l->manifest.found == MANIFEST_UNBORN))
         check_manifest(c, name, &l->manifest);
     bool told = own && l->manifest.found != MANIFEST_VALID; /* by check_manifest() */
-    if (own && !check_lanes(c, name, &l->folder, &l->manifest, &l->identity.trust,
+    if (own && !check_lanes(c, name, &l->folder, &l->manifest,
                             l->reflection < 0 ? 0 : l->reflection_length))
         told = true;
     if (own && l->manifest.found == MANIFEST_VALID) {

@@ -159,7 +159,7 @@ const struct tool_command gc_command = {
         "Looks in FOLDER (by default the working directory) and all folders below it for\n"
         "  - reflections whose file is gone\n"
         "  - reflections and manifests that were set aside (*.stale-*)\n"
-        "  - journals that no manifest names, and manifests that were never finished\n"
+        "  - manifests that were never finished\n"
         "and in /dev/shm for shared memory (ato-*) that killed processes left of files there. If\n"
         "FOLDER is /dev/shm, or around it: of any file.\n"
         "Shows what each is, why it was left, and the storage that it takes. Removes nothing\n"

@@ -3,7 +3,7 @@
  * What `ato gc` finds, and removes if it is told to.
  *
  * A thing that a living process uses, or may be about to use, is never removed: pairings are removed with their attach lock and
- * all slots locked, as the library does it, journals by the library's own sweep, and shared memory only if the kernel says that
+ * all slots locked, as the library does it, and shared memory only if the kernel says that
  * no other process has it open.
  */
 #ifndef ATO_TOOLS_GC_H

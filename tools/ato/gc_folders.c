@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reflections whose file is gone, what was set aside, and journals that no manifest names.
+ * Reflections whose file is gone, what was set aside, and manifests that were never finished.
  *
  * A reflection may hold the only copy of content of a file that was moved, or restored with another inode number. What holds content is
  * removed only if the user says so.
@@ -15,7 +15,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/meta.h"
-#include "reflection/recovery/redo.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -111,8 +110,7 @@ static void note_folder(struct search *s, const FTSENT *e)
     uint64_t inode;
     if (e->fts_info == FTS_D && strcmp(e->fts_name, FOLDER_NAME) == 0)
         add_folder(s, e->fts_path, e->fts_pathlen);
-    if (e->fts_info == FTS_F &&
-        (redo_name_of(e->fts_name, NULL) || is_manifest(e->fts_name, &inode)))
+    if (e->fts_info == FTS_F && is_manifest(e->fts_name, &inode))
         add_folder(s, e->fts_path, (size_t)(strrchr(e->fts_path, '/') - e->fts_path));
 }
 
@@ -253,7 +251,7 @@ static const char *what_it_holds(const struct folder *f, const struct suspect *p
         return "it keeps guarded bytes";
     if (!m->has_size || m->shrunk || m->growth)
         return "a change of the size is not finished";
-    return m->record.state == MANIFEST_IN_USE && area_next(m->fd, 0) < MANIFEST_SLOTS
+    return m->record.state == MANIFEST_IN_USE && area_next(m->fd, 0) < AREA_END
                ? "commits may not be finished"
                : NULL;
 }
@@ -378,65 +376,24 @@ static int visit_set_aside(void *arg, const char *name)
     return 0;
 }
 
-struct wanted {
-    const struct folder *folder;
-    uint64_t number;
-};
-
-static int names_it(void *arg, const char *name)
-{
-    const struct wanted *w = arg;
-    uint64_t inode, number = w->number;
-    if (!is_manifest(name, &inode))
-        return 0;
-    int fd = openat(w->folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno != ENOENT;
-    const int slot = area_find_journal(fd, &number, name);
-    close(fd);
-    return slot < MANIFEST_SLOTS;
-}
-
-/* Journals, and unfinished manifests. */
-static int visit_left(void *arg, const char *name)
+static int visit_unfinished(void *arg, const char *name)
 {
     const struct entries *e = arg;
     struct gc *gc = e->search->gc;
-    struct wanted w = {.folder = e->folder};
-    const bool journal = redo_name_of(name, &w.number);
     char path[PATH_ROOM];
     struct stat st;
-    if (!journal && !folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
+    if (!folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest") ||
+        fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !look_is_old(&st))
         return 0;
     snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
-    int fd = look_into(e->folder, name, &st);
-    if (fd < 0) {
-        if (errno != ENOENT)
-            gc_add(gc, GC_BLIND, journal ? "journal" : "unfinished", path, 0, "cannot open it: %s",
-                   report_reason(errno));
-        return 0;
-    }
-    /* An empty one may be about to be locked, and then filled. */
-    if ((journal && (locks_ask(fd, 0, 1) != LOCKS_FREE || (!st.st_size && !look_is_old(&st)) ||
-                     folder_each_name(e->folder, names_it, &w) != 0)) ||
-        (!journal && !look_is_old(&st))) {
-        close(fd);
-        return 0;
-    }
-    close(fd);
-    if (gc_wanted(gc, GC_USELESS)) {
-        redo_sweep(e->folder);
-        errno = EACCES;
-    }
-    const bool failed = gc_wanted(gc, GC_USELESS) && folder_has(e->folder, name);
+    const bool removes = gc_wanted(gc, GC_USELESS),
+               failed = removes && fsops->unlinkat(e->folder->fd, name, 0) < 0 && errno != ENOENT;
     gc_add(gc,
-           failed                      ? GC_FAILED
-           : gc_wanted(gc, GC_USELESS) ? GC_REMOVED
-                                       : GC_USELESS,
-           journal ? "journal" : "unfinished", path, (uint64_t)st.st_blocks * 512, "%s",
-           failed    ? "cannot remove it"
-           : journal ? "its process ended, and no manifest names it"
-                     : "a process died while it made this manifest");
+           failed    ? GC_FAILED
+           : removes ? GC_REMOVED
+                     : GC_USELESS,
+           "unfinished", path, (uint64_t)st.st_blocks * 512, failed ? "cannot remove it: %s" : "%s",
+           failed ? report_reason(errno) : "a process died while it made this manifest");
     return 0;
 }
 
@@ -494,7 +451,7 @@ void gc_folders(struct gc *gc, const char *name)
     judge_all(&s);
     for (size_t i = 0; i < s.folder_count; i++) {
         if (each_entry(&s, i, visit_set_aside))
-            (void)each_entry(&s, i, visit_left);
+            (void)each_entry(&s, i, visit_unfinished);
         free(s.folders[i]);
     }
     free(s.folders);

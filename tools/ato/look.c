@@ -476,17 +476,16 @@ bool look_is_masked(int fd)
 static void count_due(void *arg, const struct lanes *n)
 {
     struct look *l = arg;
-    struct journal_view v;
+    struct lane_view v;
     const bool refused = l->state == LOOK_RECOVERY_DUE && n->error != EACCES;
     if (n->alive)
         return;
     if (n->error && refused)
         judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
-    for (unsigned lane = 0; !n->error && lane < n->journal.lanes; lane++) {
-        const enum journal_finding found = lanes_look(n, lane, &v);
-        if (found == JOURNAL_COMMITTED)
-            l->commits += lanes_file(&v, l->manifest.record.id) < v.nfiles;
-        else if (found == JOURNAL_DAMAGED && refused)
+    for (unsigned lane = 0; !n->error && lane < n->n; lane++) {
+        const enum lane_finding found = lanes_look(n, lane, &v);
+        l->commits += found == LANE_COMMITTED;
+        if (found == LANE_DAMAGED && refused)
             judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged", lane,
                       n->path);
     }
@@ -538,7 +537,7 @@ static int look_once(struct look *l)
     if (l->state != LOOK_DAMAGED)
         judge(l);
     if (l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE)
-        lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l);
+        lanes_each(&l->folder, &l->manifest, count_due, l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
         judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
                   "is a copy of an SQLite database, made while libato held that: parts of the "

@@ -300,7 +300,7 @@ const struct tool_command top_command = {
         "  WRITES     calls that wrote to the file; READS: calls that read it\n"
         "  DEPLOYED   slices of 64 bytes that were deployed\n"
         "  SINGLE     commits of one bitmap word; RTM: of several, by a hardware transaction;\n"
-        "             JOURNAL: of several, by a lane of the manifest or a redo journal\n"
+        "             JOURNAL: of several, by a lane of the manifest\n"
         "  TO MEDIA   bytes of slices, bitmap words and lanes that were stored\n"
         "\n"
         "  --every MS   the interval in milliseconds, by default 1000\n"

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/commit/lanes.h"
+
+#include "lib/file/clock.h"
+#include "lib/file/mutex.h"
+#include "lib/file/page.h"
+#include "lib/recovery/takeover.h"
+#include "reflection/media/report.h"
+#include "reflection/pairing/area.h"
+
+#include <errno.h>
+#include <sys/single_threaded.h>
+
+/* Between two looks for a free lane: a commit takes as long as its flushes. A process that is stopped keeps the long lane, so that others
+ * wait for it 10 s at most. */
+enum { NAP_NS = 50 * 1000, NAPS = 200 * 1000 };
+
+/* ---- the small ones ---- */
+
+/* While there is one thread, no locked instruction is needed: it would wait for the non-temporal stores before it. */
+static bool try_small(struct file *f, struct taken_lane *lane)
+{
+    uint32_t idle = __atomic_load_n(&f->idle_lanes, __ATOMIC_RELAXED);
+    do {
+        if (!idle)
+            return false;
+        if (__libc_single_threaded) {
+            f->idle_lanes = idle & (idle - 1);
+            break;
+        }
+    } while (!__atomic_compare_exchange_n(&f->idle_lanes, &idle, idle & (idle - 1), false,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    lane->of = f;
+    lane->number = (unsigned)__builtin_ctz(idle);
+    lane->lane = lane_small(f->area, lane->number);
+    return true;
+}
+
+static int map_area(struct file *f)
+{
+    const struct pairing *pr = &f->pairing;
+    mutex_lock(MUTEX_LANES);
+    char *area = f->area ? NULL : area_map(pr->lock, pr->slot, pr->path, &f->pairing.faults);
+    if (area) {
+        f->area = area;
+        __atomic_store_n(&f->idle_lanes, (1u << LANE_SMALL) - 1, __ATOMIC_RELEASE);
+    }
+    const int r = f->area ? 0 : -1;
+    mutex_unlock(MUTEX_LANES);
+    return r;
+}
+
+static int take_small(struct file *f, struct taken_lane *lane)
+{
+    for (unsigned i = 0; !try_small(f, lane); i++) {
+        if ((i ? file_check(f) : map_area(f)) <
+            0) /* lanes with a commit in doubt never become free */
+            return -1;
+        if (i < PAGE_SPINS)
+            page_pause(i);
+        else
+            clock_nap(NAP_NS);
+    }
+    return 0;
+}
+
+/* ---- the long one ---- */
+
+static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
+{
+    const struct pairing *pr = &f->pairing;
+    uint32_t *user = &f->shared.header->long_lane, is = 0;
+    if (words > LANE_MAX_WORDS)
+        return report_error(E2BIG, "a commit of %llu pages to %s, which can be of %llu at most",
+                            (unsigned long long)words, pr->path,
+                            (unsigned long long)LANE_MAX_WORDS);
+    /* Acquire: what the process before has stored to the lane comes before what this one stores. */
+    for (unsigned naps = 0; !__atomic_compare_exchange_n(user, &is, f->holder, false,
+                                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+         is = 0) {
+        if (file_check(f) < 0 || takeover(f, is) < 0)
+            return -1;
+        if (naps++ == NAPS)
+            return report_error(ETIMEDOUT,
+                                "another process has been committing to %s for 10 seconds: commits "
+                                "of more than %llu pages wait for it",
+                                pr->path, (unsigned long long)LANE_SMALL_WORDS);
+        clock_nap(NAP_NS);
+    }
+    if (area_map_long(pr->lock, words, f->persist.domain, pr->path, &f->pairing.faults,
+                      &f->long_lane) < 0) {
+        __atomic_store_n(user, 0, __ATOMIC_RELEASE);
+        return -1;
+    }
+    *lane = (struct taken_lane){.of = f, .lane = f->long_lane, .number = LANE_SMALL};
+    return 0;
+}
+
+/* ---- both ---- */
+
+int lanes_take(struct file *f, uint64_t words, struct taken_lane *lane)
+{
+    return words <= LANE_SMALL_WORDS ? take_small(f, lane) : take_long(f, words, lane);
+}
+
+int lanes_step(struct file *f, int (*step)(struct lane_writer *w), struct lane_writer *w)
+{
+    /* A fault in a lane has poisoned the file. */
+    if (f->persist.domain != PERSIST_MSYNC)
+        return step(w);
+    pthread_mutex_lock(&f->medium);
+    const int r = file_is_poisoned(f) ? -1 : step(w);
+    if (r < 0)
+        file_poison(f);
+    pthread_mutex_unlock(&f->medium);
+    return r;
+}
+
+void lanes_give(const struct taken_lane *lane, bool in_doubt)
+{
+    struct file *f = lane->of;
+    if (in_doubt)
+        return;
+    if (lane->number == LANE_SMALL)
+        __atomic_store_n(&f->shared.header->long_lane, 0, __ATOMIC_RELEASE);
+    else if (__libc_single_threaded)
+        f->idle_lanes |= 1u << lane->number;
+    else
+        __atomic_fetch_or(&f->idle_lanes, 1u << lane->number, __ATOMIC_RELEASE);
+}
+
+void lanes_detach(struct file *f)
+{
+    area_unmap(f->area);
+    f->area = NULL;
+    area_unmap_long(&f->long_lane);
+}
