@@ -213,7 +213,7 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
                struct read_versions *versions)
 {
     struct read_versions own, *v = versions ? versions : &own;
-    const bool deploys = policy_of(m) != ATO_READ_GATHER;
+    const bool deploys = !versions && policy_of(m) != ATO_READ_GATHER; /* as read_at_once() */
     const bool first = deploys && lies_apart(m->file, offset, n);
     unsigned passes = 0;
     int r = 0;

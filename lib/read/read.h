@@ -81,7 +81,8 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     uint64_t offset = m->offset + (uint64_t)(src - m->base);
     /* The address translation runs while the bitmap is fetched. */
     __builtin_prefetch((const void *)((uintptr_t)f->o + offset));
-    const bool gathers = !few && policy_of(m) == ATO_READ_GATHER;
+    /* A transaction's read deploys nothing: it often writes what it has read. */
+    const bool gathers = !few && (noted || policy_of(m) == ATO_READ_GATHER);
     if (gathers && !f->sparse)
         __builtin_prefetch((const void *)((uintptr_t)f->r +
                                           layout_refpage(LAYOUT_DENSE, offset / PAGE_BYTES) +
