@@ -531,18 +531,16 @@ int ato_check(const void *addr);
  * If the last transaction of the thread was refused, the call pauses first, for less than 1 ms. After 8 refusals in a
  * row the transaction goes first (ato(7)).
  *
- * A transaction belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
- * several. When a process ends, its open transactions have no effect. In a forked child the parent's are not open.
+ * Any thread may call on a transaction, but two calls on it must not overlap in time. A thread may have several, and does not
+ * wait for a page that another one of them holds: EDEADLK. A transaction counts as of the thread that made the last call on it;
+ * if that thread has written, the first call of another one makes all threads of the process execute a barrier (some
+ * microseconds; ENOTSUP: the kernel has no membarrier(2)). When a process ends, its open transactions have no effect. In a
+ * forked child the parent's are not open.
  *
  * NULL with errno: EINVAL (flags, options), EAGAIN (65,535 are open), ENOMEM. Since 0.1.
  */
 ato_tx *ato_tx_begin(unsigned flags);
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all defaults */
-
-/* Make the calling thread the owner of the transaction. It sees everything that the previous owner did in it, even
- * without other synchronization. EBUSY: that thread is in a call on it; EINVAL: it is not open; ENOTSUP: the kernel
- * has no membarrier(2). Since 0.1. */
-int ato_tx_adopt(ato_tx *tx);
 
 /*
  * Run fn(tx, arg) in a transaction: begin it, call fn, and commit if fn returned 0. If the transaction is refused,
@@ -573,7 +571,6 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
  *   EDEADLK    a page that would be held is held by another transaction of this thread, or by an open epoch of this
  *              process
  *   EINVAL     neither side lies in a mapping; unknown flags; the transaction is not open
- *   EPERM      it belongs to another thread
  *   EXDEV      the file cannot be in one commit with those written before: it has another durability domain,
  *              reflection folder, owner, group or mode for writers (a process that recovers one must find and
  *              be able to recover all)
@@ -593,23 +590,23 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
 /* Return the size of the file in whose mapping addr lies as the transaction sees it: with its own changes of the size, else as
  * ato_size(). That is a read: if others change the size before the transaction ends, it is refused. So two transactions cannot
- * both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; EACCES, EAGAIN, EPERM and others: as
+ * both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; EACCES, EAGAIN and others: as
  * a read by ato_tx_memcpy(). Since 0.1. */
 off_t ato_tx_size(ato_tx *tx, const void *addr);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
  * After any other failure it is as before (ENOSPC, E2BIG, EMFILE, ...: for the journal, as ato_memcpy()): repeat the
- * call, or abort. After EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
+ * call, or abort. After EIO its files may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL.
  * Since 0.1. */
 int ato_tx_commit(ato_tx *tx);
 
-/* Commit `count` transactions of the calling thread in one step, durably. On success all are over, otherwise none.
+/* Commit `count` transactions in one step, durably. On success all are over, otherwise none.
  * None of them sees the writes of the others, and no two of them can hold the same page. EAGAIN: at least one is
  * refused. EXDEV: their files cannot be in one commit (ato_tx_memcpy()). EINVAL: `count` is negative, or one of them
  * is not open or is there twice. Others as ato_tx_commit(). Since 0.1. */
 int ato_tx_commit_all(ato_tx *const tx[], int count);
 
-/* End it without any effect. EINVAL, EPERM. Since 0.1. */
+/* End it without any effect. EINVAL. Since 0.1. */
 int ato_tx_abort(ato_tx *tx);
 
 /* Check whether one commit can write to both files in whose mappings the addresses lie, without a system call. Returns 0;

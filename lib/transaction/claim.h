@@ -65,7 +65,7 @@ static inline struct patience claim_patience(const struct tx *t)
     const bool holding = t->set.n && t->wait_ms == CLAIM_WAIT_MS;
     return (struct patience){.tx_ns = holding ? CLAIM_WAIT_HOLDING_NS : t->wait_ms * 1000000u,
                              .not_for_tx =
-                                 __atomic_load_n(&t->owner, __ATOMIC_RELAXED) == TX_ALL_THREADS};
+                                 __atomic_load_n(&t->thread, __ATOMIC_RELAXED) == TX_ALL_THREADS};
 }
 
 /* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */

@@ -11,7 +11,7 @@ void tx_empty(struct tx *t);
 /* tx_empty(), and makes its handle invalid. */
 void tx_unmake(struct tx *t);
 
-/* Commits several transactions of one thread in one step, durably, and deploys what the eager policy asks for, as far as that
+/* Commits several transactions in one step, durably, and deploys what the eager policy asks for, as far as that
  * succeeds; their pages stay held. n > 0. Returns 0; -1: EIO if one of the files is poisoned, errors of commit_run(), or EAGAIN
  * if a transaction is refused (again.h), and nothing changed. */
 int tx_make_all_durable(struct tx *const *t, unsigned n);

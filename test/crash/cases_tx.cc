@@ -305,7 +305,6 @@ void commit_anothers(Actor &a)
             t->check(the(a), at, 20); // this thread stores the bytes that were only queued
         });
         auto rest = [&] {
-            t->adopt();
             if (a.random.one_in(2))
                 t->write(the(a), at + 50, 70);
             t->commit();
@@ -396,7 +395,7 @@ const std::vector<Case> &tx_cases()
         {"transactions at once", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_at_once},
         {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
         {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},
-        {"transaction, adopted", DURABLE, {SIZE}, before_any, commit_anothers},
+        {"transaction, another thread", DURABLE, {SIZE}, before_any, commit_anothers},
         {"transaction, size", ALL, {SIZE}, before_any, commit_size},
         {"transaction, sizes", COSTLY, {SIZE, SIZE, SIZE}, before_three, commit_sizes},
         {"transaction, size aborted", COSTLY, {SIZE}, before_any, abort_size},

@@ -131,11 +131,7 @@ template <class Body> void transact(Life &l, Body body)
         if (l.random.chance(95))
             done = commit(l, t.tx);
         else
-            std::thread([&] {
-                if (ato_tx_adopt(t.tx) < 0)
-                    fail(l, "cannot adopt");
-                done = commit(l, t.tx);
-            }).join();
+            std::thread([&] { done = commit(l, t.tx); }).join();
         if (done)
             return;
     }

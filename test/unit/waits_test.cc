@@ -143,7 +143,6 @@ class Watch
               if (over_.get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready)
                   return;
               ADD_FAILURE() << "the call waits";
-              EXPECT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
               EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
           })
     {
