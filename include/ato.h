@@ -57,11 +57,10 @@ const char *ato_version(void);
 
 /* How reads treat slices whose valid copy lies in the reflection. */
 enum ato_read_policy {
-    ATO_READ_LAZY = 0,     /* the first read of such a page deploys it; the default, unless
-                              $ATO_READ_POLICY names another */
-    ATO_READ_GATHER = 1,   /* read each slice from where it is; never deploy */
-    ATO_READ_ADAPTIVE = 2, /* gather, and deploy at the 4th read since the page's last write */
-    ATO_READ_EAGER = 3,    /* each write deploys what it wrote before it returns */
+    ATO_READ_LAZY = 0,   /* the first read of such a page deploys it; the default, unless
+                            $ATO_READ_POLICY names another */
+    ATO_READ_GATHER = 1, /* read each slice from where it is; never deploy */
+    ATO_READ_EAGER = 2,  /* each write deploys what it wrote before it returns */
 };
 
 /* How bytes become durable. The domain belongs to the file: its first mapping fixes it. */

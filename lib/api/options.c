@@ -50,9 +50,8 @@ static int from_environment(const char *name, const char *const words[], int n, 
 
 static int policy_from_environment(void)
 {
-    static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
-    return from_environment("ATO_READ_POLICY", names, 4, "lazy, gather, adaptive, eager",
-                            ATO_READ_LAZY);
+    static const char *const names[] = {"lazy", "gather", "eager"};
+    return from_environment("ATO_READ_POLICY", names, 3, "lazy, gather, eager", ATO_READ_LAZY);
 }
 
 static int choose_format(int format)

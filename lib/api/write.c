@@ -23,7 +23,6 @@ int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin
         return 1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
-    store_begin(at->state);
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
@@ -55,8 +54,6 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
         return -1;
-    for (uint64_t i = 0; i < h->n; i++)
-        store_begin(h->pages[i].state);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);

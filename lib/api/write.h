@@ -53,7 +53,6 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
     if (r == 0 && in_place) {
         r = write_in_place(m, &at, begin, n, bytes);
     } else if (r == 0) {
-        store_begin(s);
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */

@@ -164,30 +164,16 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
     return 0;
 }
 
-/* Returns true if a reader of the slices `asked` should deploy the page. Counts the read if the policy is
- * adaptive. */
-static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
-{
-    if (!(__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked))
-        return false;
-    if (policy != ATO_READ_ADAPTIVE)
-        return true;
-    if ((__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS) >= 3)
-        return true;
-    __atomic_fetch_add(&s->notes, 1, __ATOMIC_RELAXED);
-    return false;
-}
-
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 {
     struct file *f = m->file;
-    const int policy = policy_of(m);
     struct page_set h;
     page_set_init(&h);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         struct page_state *s = shared_peek(&f->shared, page); /* the reader has looked */
-        if (s && wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
+        const uint64_t asked = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (s && (__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked) &&
             page_try_reserve(f, s)) {
             const struct homes homes = file_homes_of(f, page, s);
             page_set_add(&h, f, page, s, &homes);

@@ -52,7 +52,6 @@
 
 /* page_state.notes: set by other threads than the holder */
 #define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is released */
-#define PAGE_READS    0x7fu /* reads since the last write, for the adaptive policy */
 
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */

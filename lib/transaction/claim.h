@@ -91,7 +91,6 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 static inline void claim_store(struct tx *t, struct held_page *at, unsigned begin, unsigned n,
                                const char *bytes, unsigned flags)
 {
-    store_begin(at->state);
     const uint64_t pending = store_page(at, begin, n, bytes, flags);
     if (__builtin_expect(at->pending & ~pending, 0))
         t->set.forgotten = &at->file->persist; /* W4 */

@@ -185,7 +185,7 @@ void reclaim_first(Actor &a)
 
 void before_lazy(Actor &a)
 {
-    mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
+    mapped(a, ATO_NO_RTM, ATO_READ_LAZY);
 }
 
 void before_eager(Actor &a)

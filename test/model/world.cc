@@ -25,7 +25,7 @@ static bool rtm_may_commit(const Setup &s)
 std::vector<Setup> setups()
 {
     std::vector<Setup> all;
-    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_EAGER})
         for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
             for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
                 Setup s{policy, domain, commit};
@@ -87,7 +87,7 @@ void World::map_part(File &f)
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
     f.part_begin = random.below(pages) * PAGE;
     size_t n = random.within(1, f.bytes.size() - f.part_begin);
-    int policy = random.chance(50) ? setup.policy : static_cast<int>(random.below(4));
+    int policy = random.chance(50) ? setup.policy : static_cast<int>(random.below(3));
     f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
     ASSERT_TRUE(f.part.base) << f.path << ": " << ato_errormsg();
     setup.prepare(f.part.base);

@@ -83,22 +83,6 @@ TEST_P(PersistCountsOfCached, EagerWriteOfAPage)
     EXPECT_EQ(m->stat().slices_in_reflection, 0u);
 }
 
-TEST_P(PersistCountsOfCached, WriteOfSeveralPagesRestartsTheCountOfReads)
-{
-    map(GetParam(), ATO_READ_ADAPTIVE);
-    ASSERT_TRUE(m->write(4096, pattern(8192, 2)));
-    for (int i = 0; i < 3; i++)
-        m->read(4096, 4096);
-    ASSERT_TRUE(m->write(4096, pattern(8192, 3)));
-    ASSERT_TRUE(m->write(4096, pattern(8192, 4)));
-    faults.take();
-    for (int i = 0; i < 3; i++)
-        m->read(4096, 4096);
-    EXPECT_EQ(faults.take(), PersistCounts()) << "three reads deploy nothing";
-    m->read(4096, 4096);
-    EXPECT_EQ(faults.take().scatter, 1);
-}
-
 // The masks no longer name these slices, but their stores are non-temporal and could still arrive.
 TEST_F(PersistCountsTest, SlicesThatATransactionDropsAreFencedBeforeItsPagesAreReleased)
 {
@@ -282,23 +266,6 @@ TEST_P(PersistCountsOfCached, LazyReadBesideTheSlicesInRDeploysNothing)
     ASSERT_TRUE(m->write(0, pattern(1024, 2)));
     faults.take();
     EXPECT_EQ(m->read(1024, 3000).size(), 3000u);
-    EXPECT_EQ(faults.take(), PersistCounts());
-}
-
-TEST_P(PersistCountsOfCached, AdaptiveReadDeploysAtTheFourthRead)
-{
-    map(GetParam(), ATO_READ_ADAPTIVE);
-    ASSERT_TRUE(m->write(0, pattern(1024, 2)));
-    faults.take();
-    for (int i = 0; i < 3; i++)
-        EXPECT_EQ(m->read(0, 100).size(), 100u);
-    EXPECT_EQ(faults.take(), PersistCounts());
-    EXPECT_EQ(m->read(0, 100).size(), 100u);
-    EXPECT_EQ(faults.take().scatter, 1);
-    ASSERT_TRUE(m->write(0, pattern(1024, 3))); // counting begins again
-    faults.take();
-    for (int i = 0; i < 3; i++)
-        EXPECT_EQ(m->read(0, 100).size(), 100u);
     EXPECT_EQ(faults.take(), PersistCounts());
 }
 

@@ -32,13 +32,13 @@ class Stat : public testing::Test
 
 TEST_F(Stat, NewMappingHasCountersOfZero)
 {
-    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_ADAPTIVE));
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m);
     const struct ato_status st = m.stat();
     EXPECT_EQ(st.struct_size, sizeof(st));
     EXPECT_EQ(st.domain, ATO_DOMAIN_PMEM);
     EXPECT_EQ(st.format, sparse() ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
-    EXPECT_EQ(st.read_policy, ATO_READ_ADAPTIVE);
+    EXPECT_EQ(st.read_policy, ATO_READ_GATHER);
     /* From `size` on there are numbers only, and no bytes between them. */
     constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_status, size)) / sizeof(uint64_t);
     uint64_t counted[numbers], expected[numbers] = {SIZE};
