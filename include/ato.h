@@ -80,36 +80,34 @@ enum ato_format {
 };
 
 /* ato_options.flags */
-#define ATO_WRITABLE_VIEW 0x1u /* return a writable view: stray stores are not caught */
-#define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
-#define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of a lane */
+#define ATO_NO_RTM 0x1u /* never use hardware transactions on this mapping */
 /* Instead of ESTALE: FILE takes the file as it is, and sets its reflection aside. REFLECTION takes the slices in the
  * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size; and joins a
  * file that was restored from a backup with its reflection, which has the old inode number. */
-#define ATO_PREFER_FILE       0x8u
-#define ATO_PREFER_REFLECTION 0x10u
+#define ATO_PREFER_FILE       0x2u
+#define ATO_PREFER_REFLECTION 0x4u
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
  * takes turns with writes and ato_msync() of other threads. */
-#define ATO_EPOCHS 0x20u
+#define ATO_EPOCHS 0x8u
 /* The library uses fd itself while the file is mapped, and opens and closes no other descriptor of the file: for
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
  * nothing else, and the file can be mapped only once in the process (EBUSY). */
-#define ATO_BORROW_FD 0x40u
+#define ATO_BORROW_FD 0x10u
 /* Uses a file, or a reflection folder, on a network file system or FUSE too, where libato is not safe by itself: only if no
  * other machine uses the file, and mappings and locks of the file system are coherent on this one. So does the
  * variable ATO_ANY_FILE_SYSTEM=1. */
-#define ATO_ANY_FILE_SYSTEM 0x80u
+#define ATO_ANY_FILE_SYSTEM 0x20u
 /* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
  * dies of it. Where a mapping without this flag has installed it, it stays. */
-#define ATO_NO_FAULT_HANDLER 0x100u
+#define ATO_NO_FAULT_HANDLER 0x40u
 /* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
  * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
  * plain, or this process has it mapped without this flag. */
-#define ATO_PLAIN 0x200u
+#define ATO_PLAIN 0x80u
 /* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
  * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
  * overwrote the file: ESTALE. */
-#define ATO_MASK_FIRST 0x400u
+#define ATO_MASK_FIRST 0x100u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -133,7 +131,7 @@ struct ato_options {
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
     int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
-    unsigned flags;  /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
+    unsigned flags;  /* ATO_NO_RTM, ATO_EPOCHS, ... */
     size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
@@ -289,7 +287,6 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *             are needed to free it for half a minute
  *   EAGAIN    src lies in a mapping of a read-only descriptor, and a process with write permission must free pages
  *             that a killed process held (ato(7)); or others wrote there without a pause for a second
- *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
  *   EDEADLK   the call would wait for itself: a page of the write is held by an open transaction of the
  *             calling thread, or by the open epoch of another mapping of this process
  *   EIO       the medium failed; if that leaves a commit in doubt, every call on the

@@ -49,19 +49,15 @@ static int make_counters(struct mapping *m)
     return 0;
 }
 
-/* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
- * corrupting the file silently. */
+/* Maps the caller's view: read-only, so that a stray store faults instead of corrupting the file silently. */
 static int map_view(struct mapping *m, int fd, void *hint)
 {
     uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    int prot = PROT_READ;
-    if ((m->flags & ATO_WRITABLE_VIEW) && m->writable)
-        prot |= PROT_WRITE;
     m->base = table_reserve(hint, length);
     if (!m->base)
         return window_no_room(errno, length, "a mapping of ", m->file->pairing.path);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
-    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, (off_t)m->offset) ==
+    if (domain_map(m->file->persist.domain, m->base, length, PROT_READ, fd, (off_t)m->offset) ==
         MAP_FAILED) {
         report_errno(errno, "cannot map descriptor %d", fd);
         KEEP_ERRNO();

@@ -153,7 +153,7 @@ struct sum {
     uint64_t words;     /* pages and sizes */
     struct part *first; /* of the files that change, by `next` */
     unsigned files;     /* in that list */
-    bool no_rtm, rtm_only;
+    bool no_rtm;
 };
 
 /* By a pointer: a copy of what was just stored field by field would wait for these stores. */
@@ -164,7 +164,6 @@ static void sum_up(struct commit *c, struct sum *sum)
     for (unsigned i = 0; i < c->nparts; i++) {
         c->parts[i].pages = c->parts[i].slices = 0;
         sum->no_rtm |= c->parts[i].mapping->flags & ATO_NO_RTM;
-        sum->rtm_only |= c->parts[i].mapping->flags & ATO_RTM_ONLY;
     }
     for (uint64_t i = 0; i < c->set->n; i++) {
         struct held_page *at = &c->set->pages[i];
@@ -330,8 +329,7 @@ doubt:
 
 int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
 {
-    if (pages < 2 || (m->flags & ATO_RTM_ONLY) ||
-        may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
+    if (pages < 2 || may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
         return 0;
     const struct part part = {.mapping = m};
     return journals_take_lane(&part, pages, &h->lane);
@@ -345,10 +343,6 @@ static int commit(struct commit *c, const struct sum *sum)
     const bool one = sum->words == 1;
     enum counter path = COUNT_COMMITS_RTM;
     int r = one ? 0 : commit_rtm(c, sum);
-    if (r == 0 && !one && sum->rtm_only)
-        return report_error(EOPNOTSUPP, "no hardware transaction for %llu words of %s",
-                            (unsigned long long)sum->words,
-                            sum->first->mapping->file->pairing.path);
     if (r == 0) {
         path = one ? COUNT_COMMITS_SINGLE : COUNT_COMMITS_JOURNAL;
         r = commit_words(c, sum);

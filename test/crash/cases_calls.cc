@@ -21,7 +21,7 @@ void before_old_lane(Actor &a)
 
 void before_rtm(Actor &a)
 {
-    mapped(a, ATO_RTM_ONLY);
+    mapped(a, 0);
 }
 
 void write_aligned(Actor &a)

@@ -235,15 +235,11 @@ void write_record(Life &l, unsigned record)
     Noted noted(l, record);
     std::vector<uint64_t> words(r.n / 8, noted.number);
     const unsigned flags = l.random.chance(70) ? 0 : static_cast<unsigned>(l.random.below(4));
-    auto write = [&]() -> const void * {
-        if (l.plan.plain)
-            return std::memcpy(l.at(r), words.data(), r.n);
-        return ato_memcpy_opt(l.at(r), words.data(), r.n, flags);
-    };
     noted.begin();
-    while (!write()) /* a hardware transaction may abort for a while: nothing has changed */
-        if (errno != EOPNOTSUPP)
-            fail(l, "cannot write");
+    if (l.plan.plain)
+        std::memcpy(l.at(r), words.data(), r.n);
+    else if (!ato_memcpy_opt(l.at(r), words.data(), r.n, flags))
+        fail(l, "cannot write");
     noted.done();
 }
 
@@ -342,13 +338,6 @@ const Deed of_writers[] = {
     {7, deploy},
 };
 /* By hardware transactions only, which do not span files. */
-const Deed of_small_writers[] = {
-    {10, read_record},
-    {30, [](Life &l) { write_record(l, SHORT); }},
-    {30, [](Life &l) { write_record(l, LONG); }},
-    {10, deploy},
-};
-
 void do_something(Life &l)
 {
     if (l.plan.plain)
@@ -357,8 +346,6 @@ void do_something(Life &l)
         read_record(l);
     else if (l.process.reader)
         l.random.weighted(of_readers).run(l);
-    else if (l.plan.flags & ATO_RTM_ONLY)
-        l.random.weighted(of_small_writers).run(l);
     else
         l.random.weighted(of_writers).run(l);
     l.board.done[l.self]++;

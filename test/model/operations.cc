@@ -145,12 +145,7 @@ void Steps::commit(std::list<Transaction>::iterator t)
 {
     const bool writes = !t->draft.puts.empty();
     const Refused refusal = writes ? std::max(moved(t->noted), kept({&*t})) : Refused::No;
-    const uint64_t before = refused;
-    bool done = false;
-    for (int tries = 0; tries < 20 && !done && refused == before && !testing::Test::HasFailure();
-         tries++)
-        done = went(ato_tx_commit(t->tx) == 0, 0, refusal);
-    if (!done) {
+    if (!went(ato_tx_commit(t->tx) == 0, 0, refusal)) {
         abort(t);
         return;
     }

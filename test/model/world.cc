@@ -66,9 +66,7 @@ World::World(const Setup &s, rig::Random &r, size_t bytes) : setup(s), random(r)
 
 ato_options options_of(const Setup &s, int policy)
 {
-    unsigned flags = s.commit == Commit::Rtm       ? ATO_RTM_ONLY
-                     : s.commit == Commit::Journal ? ATO_NO_RTM
-                                                   : 0;
+    const unsigned flags = s.commit == Commit::Journal ? ATO_NO_RTM : 0;
     ato_options o = rig::options(policy, s.domain, flags);
     o.format = s.commit == Commit::Journal ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE;
     return o;
@@ -208,11 +206,6 @@ bool World::accepted(const void *returned, const Place &p)
     if (returned) {
         EXPECT_EQ(returned, p.address());
         return true;
-    }
-    if (setup.commit == Commit::Rtm && errno == EOPNOTSUPP) {
-        tally.refused++; /* a hardware transaction may always abort; then nothing has changed */
-        expect_read(p);
-        return false;
     }
     ADD_FAILURE() << ato_errormsg();
     return false;

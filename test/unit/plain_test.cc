@@ -60,7 +60,7 @@ TEST_F(Plain, ReadsAPartOfAFile)
 
 TEST_F(Plain, IsRefusedForWriting)
 {
-    Mapped m(path, plain(ATO_WRITABLE_VIEW));
+    Mapped m(path, plain());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_FALSE(m.write(0, pattern(100, 2)));
     EXPECT_EQ(m.error, EACCES) << m.sentence;
