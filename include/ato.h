@@ -182,7 +182,7 @@ struct ato_iovec {
     size_t n;
 };
 
-/* Counters begin with the mapping. */
+/* Counters are of the file in this process: they begin with its first mapping, and end with the last one. */
 struct ato_status {
     size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
     int domain, format, read_policy;
@@ -190,10 +190,10 @@ struct ato_status {
     uint64_t size;                 /* logical size, bytes */
     uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
     uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
-    /* successful calls through this mapping */
+    /* successful calls */
     uint64_t writes, bytes_written;
     uint64_t reads, bytes_read;
-    /* work through this mapping */
+    /* work */
     uint64_t bytes_to_media;  /* slices, words and lanes stored on the media */
     uint64_t flips;           /* bitmap words changed */
     uint64_t commits_single;  /* writes committed by one 8-byte store */
@@ -611,7 +611,7 @@ int ato_tx_together(const void *a, const void *b);
 
 /* ---- Diagnostics ---- */
 
-/* Get counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
+/* Get counters and states of the file whose mapping `addr` lies in. Counting slices_in_reflection reads the
  * bitmaps of the whole file; it is left out if struct_size ends before that field. EINVAL: not in a mapping, or
  * struct_size is out of range; EIO; EAGAIN: read-only descriptor, and a process with write permission must finish the
  * change of size of a killed process. Since 0.1. */

@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                   const char *bytes)
+int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const char *bytes)
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value;
@@ -36,8 +35,8 @@ int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin
     under_way_end(under_way);
     if (r == 0)
         r = file_check(f);
-    count(m, COUNT_COMMITS_SINGLE, 1);
-    count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
+    count(f, COUNT_COMMITS_SINGLE, 1);
+    count(f, COUNT_BYTES_TO_MEDIA, sizeof(value));
     file_note_written(f);
     return r;
 }

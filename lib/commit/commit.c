@@ -242,7 +242,7 @@ static int commit_rtm(struct commit *c, const struct sum *sum)
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
-            count(sum->first->mapping, COUNT_RTM_ABORTS, 1);
+            count(sum->first->mapping->file, COUNT_RTM_ABORTS, 1);
     }
     if (done && are_poisoned(sum))
         return file_in_doubt(sum->first->mapping->file, "a commit");
@@ -315,7 +315,7 @@ static int commit_words(struct commit *c, const struct sum *sum)
     if (journals_step(&lane, journal_retire, &w) < 0)
         goto doubt;
     journals_give_lane(&lane, false);
-    count(sum->first->mapping, COUNT_BYTES_TO_MEDIA,
+    count(sum->first->mapping->file, COUNT_BYTES_TO_MEDIA,
           sizeof(struct journal_commit) + sum->files * sizeof(struct journal_file) +
               sum->words * sizeof(struct journal_word) + 8);
     return 0;

@@ -24,7 +24,7 @@
  * page, they share a flush of their homes and one of their words. */
 enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
-static int copy_home(struct mapping *m, struct held_page *at, bool cold)
+static int copy_home(struct held_page *at, bool cold)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
@@ -43,7 +43,7 @@ static int copy_home(struct mapping *m, struct held_page *at, bool cold)
     persist_home(&f->persist, at->homes.o, at->homes.r, mask,
                  cold && bitmap_count(mask) * SLICE_BYTES >= PERSIST_COLD_BYTES);
     at->pending = mask;
-    count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
+    count(f, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
     return 0;
 }
@@ -53,7 +53,7 @@ int deploy_held(struct mapping *m, struct page_set *h, bool cold)
     int r = 0;
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].file == m->file && copy_home(m, &h->pages[i], cold) < 0)
+        if (h->pages[i].file == m->file && copy_home(&h->pages[i], cold) < 0)
             r = -1;
     if (commit_flush(h->pages, h->n) < 0)
         return -1; /* with pending masks: W4 when they are released */

@@ -285,7 +285,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
     if (reader_watches(f))
         mapping_read_quickly(m);
     if (tries > 1)
-        count(m, COUNT_READ_RETRIES, (uint64_t)tries - 1);
+        count(m->file, COUNT_READ_RETRIES, (uint64_t)tries - 1);
     return 0;
 }
 

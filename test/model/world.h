@@ -47,7 +47,7 @@ inline void PrintTo(const Setup &s, std::ostream *out)
     *out << name_of(s);
 }
 
-/* What all mappings of a world did. */
+/* What was done in a world: some of it is counted twice. */
 struct Tally {
     uint64_t single = 0, rtm = 0, journal = 0, deployed = 0;
 };

@@ -134,17 +134,23 @@ TEST_F(Stat, SkippedSlicesCostNothing)
     EXPECT_EQ(st.flips, 0u);
 }
 
-TEST_F(Stat, CountersArePerMappingAndStatesPerFile)
+TEST_F(Stat, TellsOfAllMappingsOfTheFile)
 {
     Mapped a(path, options(0, ATO_READ_GATHER)), b(path, options(), 4096, 4096);
     ASSERT_TRUE(a && b);
     ASSERT_TRUE(a.write(599 * 4096, pattern(128, 2))); // in the second chunk
     EXPECT_EQ(a.stat().writes, 1u);
-    EXPECT_EQ(b.stat().writes, 0u);
+    EXPECT_EQ(b.stat().writes, 1u);
     EXPECT_EQ(b.stat().slices_in_reflection, 2u);
     EXPECT_EQ(b.stat().size, SIZE);
     ASSERT_TRUE(a.write(0, pattern(64, 2))); // in the first too
     EXPECT_EQ(b.stat().slices_in_reflection, 3u);
+    EXPECT_EQ(a.unmap(ATO_UNMAP_FAST), 0) << a.sentence;
+    EXPECT_EQ(b.stat().writes, 2u);
+    EXPECT_EQ(b.unmap(ATO_UNMAP_FAST), 0) << b.sentence;
+    Mapped anew(path);
+    ASSERT_TRUE(anew);
+    EXPECT_EQ(anew.stat().writes, 0u);
 }
 
 TEST_F(Stat, AllThreadsAreCounted)
