@@ -101,8 +101,8 @@ enum ato_format {
  * dies of it. Where a mapping without this flag has installed it, it stays. */
 #define ATO_NO_FAULT_HANDLER 0x40u
 /* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
- * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
- * plain, or this process has it mapped without this flag. */
+ * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY, or EAGAIN if no
+ * process has it mapped: the file is not plain. EBUSY also if this process has it mapped without this flag. */
 #define ATO_PLAIN 0x80u
 /* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
  * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
@@ -223,8 +223,8 @@ struct ato_status {
  *
  * Errors, besides mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder or a file in it is not trusted
- *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, or to
- *             drop a copied attribute; or 1024 processes have it mapped
+ *   EAGAIN    fd is read-only, and a process with write permission must map the file first: it is not plain, and no such
+ *             process has it mapped; or it has a copied attribute. Or 1024 processes have it mapped
  *   EBUSY     another process has the file mapped, with another /dev/shm, or (with ATO_PREFER_FILE) under a name from which
  *             its reflection is not found; or this process has an image of
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has

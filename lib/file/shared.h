@@ -191,7 +191,7 @@ struct shared {
     uint32_t mapped; /* groups that are mapped; grows */
     unsigned index_bits;
     uint32_t *places; /* NULL: the reflection is dense */
-    uint64_t *index;  /* a quiet reader's is private (reader.c) */
+    uint64_t *index;
     struct shared_slot *slots;
     struct shared_thread *threads;
     uint64_t capacity, groups_at;

@@ -135,11 +135,18 @@ TEST_P(Stack, NoMapAndUnmapTakesMuch)
     kill_a_writer(); // beside this process, which frees what it held
     EXPECT_LITTLE(ato_memcpy(p, bytes.data(), SIZE));
     EXPECT_LITTLE(ato_munmap(p, SIZE, ATO_UNMAP_FAST));
+    Peer writer([&](const std::function<void()> &wait) {
+        Mapped m(path, options(GetParam()));
+        wait();
+        return m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 1;
+    });
+    ASSERT_TRUE(writer.is_ready());
     p = map(0, O_RDONLY);
     Bytes to(SIZE);
     ASSERT_NE(p, nullptr) << ato_errormsg();
     EXPECT_LITTLE(ato_memcpy(to.data(), p, SIZE));
     EXPECT_LITTLE(ato_munmap(p, SIZE, ATO_UNMAP_FAST));
+    EXPECT_EQ(writer.end(), 0);
     // Refused: another program wrote to it; it is a copy with its attribute; its reflection is missing.
     write_at(path, 0, "x", 1);
     EXPECT_EQ(map(), nullptr);
