@@ -15,7 +15,7 @@
  *                        That is short against the number of pages, so that a page meets nearly the
  *                        order that single draws would give it, and long against two looks at the clock.
  *
- * Sides: the four policies, lazy first, to which the ratio is. Each has its own file and gets the same
+ * Sides: the three policies, lazy first, to which the ratio is. Each has its own file and gets the same
  * operations; `ns` is of an operation of the mix. Of each side:
  *
  *   write_ns, read_ns    of a write, of a read; what a policy deploys is in the one that deploys
@@ -168,10 +168,8 @@ struct Policy {
     int number;
 };
 
-const Policy policies[] = {{"lazy", ATO_READ_LAZY},
-                           {"gather", ATO_READ_GATHER},
-                           {"adaptive", ATO_READ_ADAPTIVE},
-                           {"eager", ATO_READ_EAGER}};
+const Policy policies[] = {
+    {"lazy", ATO_READ_LAZY}, {"gather", ATO_READ_GATHER}, {"eager", ATO_READ_EAGER}};
 constexpr size_t SIDES = std::size(policies);
 
 struct Files {

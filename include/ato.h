@@ -57,11 +57,10 @@ const char *ato_version(void);
 
 /* How reads treat slices whose valid copy lies in the reflection. */
 enum ato_read_policy {
-    ATO_READ_LAZY = 0,     /* the first read of such a page deploys it; the default, unless
-                              $ATO_READ_POLICY names another */
-    ATO_READ_GATHER = 1,   /* read each slice from where it is; never deploy */
-    ATO_READ_ADAPTIVE = 2, /* gather, and deploy at the 4th read since the page's last write */
-    ATO_READ_EAGER = 3,    /* each write deploys what it wrote before it returns */
+    ATO_READ_LAZY = 0,   /* the first read of such a page deploys it; the default, unless
+                            $ATO_READ_POLICY names another */
+    ATO_READ_GATHER = 1, /* read each slice from where it is; never deploy */
+    ATO_READ_EAGER = 2,  /* each write deploys what it wrote before it returns */
 };
 
 /* How bytes become durable. The domain belongs to the file: its first mapping fixes it. */
@@ -81,36 +80,34 @@ enum ato_format {
 };
 
 /* ato_options.flags */
-#define ATO_WRITABLE_VIEW 0x1u /* return a writable view: stray stores are not caught */
-#define ATO_NO_RTM        0x2u /* never use hardware transactions on this mapping */
-#define ATO_RTM_ONLY      0x4u /* tests: EOPNOTSUPP instead of a lane */
+#define ATO_NO_RTM 0x1u /* never use hardware transactions on this mapping */
 /* Instead of ESTALE: FILE takes the file as it is, and sets its reflection aside. REFLECTION takes the slices in the
  * reflection, and the file's own bytes elsewhere, if the file was written since it was unmapped and kept its size; and joins a
  * file that was restored from a backup with its reflection, which has the old inode number. */
-#define ATO_PREFER_FILE       0x8u
-#define ATO_PREFER_REFLECTION 0x10u
+#define ATO_PREFER_FILE       0x2u
+#define ATO_PREFER_REFLECTION 0x4u
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
  * takes turns with writes and ato_msync() of other threads. */
-#define ATO_EPOCHS 0x20u
+#define ATO_EPOCHS 0x8u
 /* The library uses fd itself while the file is mapped, and opens and closes no other descriptor of the file: for
  * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
  * nothing else, and the file can be mapped only once in the process (EBUSY). */
-#define ATO_BORROW_FD 0x40u
+#define ATO_BORROW_FD 0x10u
 /* Uses a file, or a reflection folder, on a network file system or FUSE too, where libato is not safe by itself: only if no
  * other machine uses the file, and mappings and locks of the file system are coherent on this one. So does the
  * variable ATO_ANY_FILE_SYSTEM=1. */
-#define ATO_ANY_FILE_SYSTEM 0x80u
+#define ATO_ANY_FILE_SYSTEM 0x20u
 /* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
  * dies of it. Where a mapping without this flag has installed it, it stays. */
-#define ATO_NO_FAULT_HANDLER 0x100u
+#define ATO_NO_FAULT_HANDLER 0x40u
 /* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
- * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY: the file is not
- * plain, or this process has it mapped without this flag. */
-#define ATO_PLAIN 0x200u
+ * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY, or EAGAIN if no
+ * process has it mapped: the file is not plain. EBUSY also if this process has it mapped without this flag. */
+#define ATO_PLAIN 0x80u
 /* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
  * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
  * overwrote the file: ESTALE. */
-#define ATO_MASK_FIRST 0x400u
+#define ATO_MASK_FIRST 0x100u
 
 /* ato_memcpy_opt() flags */
 #define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
@@ -134,7 +131,7 @@ struct ato_options {
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
     int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
-    unsigned flags;  /* ATO_WRITABLE_VIEW, ATO_NO_RTM, ... */
+    unsigned flags;  /* ATO_NO_RTM, ATO_EPOCHS, ... */
     size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
@@ -185,7 +182,7 @@ struct ato_iovec {
     size_t n;
 };
 
-/* Counters begin with the mapping. */
+/* Counters are of the file in this process: they begin with its first mapping, and end with the last one. */
 struct ato_status {
     size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
     int domain, format, read_policy;
@@ -193,10 +190,10 @@ struct ato_status {
     uint64_t size;                 /* logical size, bytes */
     uint64_t slices_in_reflection; /* slices whose valid copy lies in the reflection */
     uint64_t reflection_bytes;     /* bytes of storage that the reflection takes */
-    /* successful calls through this mapping */
+    /* successful calls */
     uint64_t writes, bytes_written;
     uint64_t reads, bytes_read;
-    /* work through this mapping */
+    /* work */
     uint64_t bytes_to_media;  /* slices, words and lanes stored on the media */
     uint64_t flips;           /* bitmap words changed */
     uint64_t commits_single;  /* writes committed by one 8-byte store */
@@ -226,8 +223,8 @@ struct ato_status {
  *
  * Errors, besides mmap(2)'s (EACCES, EBADF, EINVAL, ENOMEM, ENODEV):
  *   EACCES    no permission for the reflection folder, or the folder or a file in it is not trusted
- *   EAGAIN    fd is read-only, and a process with write permission must map the file first, to recover it, or to
- *             drop a copied attribute; or 1024 processes have it mapped
+ *   EAGAIN    fd is read-only, and a process with write permission must map the file first: it is not plain, and no such
+ *             process has it mapped; or it has a copied attribute. Or 1024 processes have it mapped
  *   EBUSY     another process has the file mapped, with another /dev/shm, or (with ATO_PREFER_FILE) under a name from which
  *             its reflection is not found; or this process has an image of
  *             it mapped, with the same id; or this process has it mapped, and this mapping or that one has
@@ -288,7 +285,6 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  *             are needed to free it for half a minute
  *   EAGAIN    src lies in a mapping of a read-only descriptor, and a process with write permission must free pages
  *             that a killed process held (ato(7)); or others wrote there without a pause for a second
- *   EOPNOTSUPP  ATO_RTM_ONLY, and no hardware transaction commits it
  *   EDEADLK   the call would wait for itself: a page of the write is held by an open transaction of the
  *             calling thread, or by the open epoch of another mapping of this process
  *   EIO       the medium failed; if that leaves a commit in doubt, every call on the
@@ -530,18 +526,16 @@ int ato_check(const void *addr);
  * If the last transaction of the thread was refused, the call pauses first, for less than 1 ms. After 8 refusals in a
  * row the transaction goes first (ato(7)).
  *
- * A transaction belongs to the thread that began it; ato_tx_adopt() gives it to the calling thread. A thread may have
- * several. When a process ends, its open transactions have no effect. In a forked child the parent's are not open.
+ * Any thread may call on a transaction, but two calls on it must not overlap in time. A thread may have several, and does not
+ * wait for a page that another one of them holds: EDEADLK. A transaction counts as of the thread that made the last call on it;
+ * if that thread has written, the first call of another one makes all threads of the process execute a barrier (some
+ * microseconds; ENOTSUP: the kernel has no membarrier(2)). When a process ends, its open transactions have no effect. In a
+ * forked child the parent's are not open.
  *
  * NULL with errno: EINVAL (flags, options), EAGAIN (65,535 are open), ENOMEM. Since 0.1.
  */
 ato_tx *ato_tx_begin(unsigned flags);
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt); /* NULL: all defaults */
-
-/* Make the calling thread the owner of the transaction. It sees everything that the previous owner did in it, even
- * without other synchronization. EBUSY: that thread is in a call on it; EINVAL: it is not open; ENOTSUP: the kernel
- * has no membarrier(2). Since 0.1. */
-int ato_tx_adopt(ato_tx *tx);
 
 /*
  * Run fn(tx, arg) in a transaction: begin it, call fn, and commit if fn returned 0. If the transaction is refused,
@@ -572,7 +566,6 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
  *   EDEADLK    a page that would be held is held by another transaction of this thread, or by an open epoch of this
  *              process
  *   EINVAL     neither side lies in a mapping; unknown flags; the transaction is not open
- *   EPERM      it belongs to another thread
  *   EXDEV      the transaction has written to another file: a commit is of one. Keep in one file what has to change
  *              together. A source in a mapping of another file is read
  * ATO_EAGER takes effect at the commit. Since 0.1.
@@ -591,22 +584,22 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size);
 
 /* Return the size of the file in whose mapping addr lies as the transaction sees it: with its own changes of the size, else as
  * ato_size(). That is a read: if others change the size before the transaction ends, it is refused. So two transactions cannot
- * both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; EACCES, EAGAIN, EPERM and others: as
+ * both append at the same end. -1 with EINVAL: not in a mapping, or the transaction is over; EACCES, EAGAIN and others: as
  * a read by ato_tx_memcpy(). Since 0.1. */
 off_t ato_tx_size(ato_tx *tx, const void *addr);
 
 /* Commit all writes in one step, durably. On success the transaction is over. EAGAIN: it is refused (ato_tx_begin()).
  * After any other failure it is as before (ENOSPC, E2BIG, ...: for its lane, as ato_memcpy()): repeat the
- * call, or abort. After EIO its file may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL, EPERM.
+ * call, or abort. After EIO its file may be in doubt (ato_memcpy()), and it can only be aborted. EINVAL.
  * Since 0.1. */
 int ato_tx_commit(ato_tx *tx);
 
-/* End it without any effect. EINVAL, EPERM. Since 0.1. */
+/* End it without any effect. EINVAL. Since 0.1. */
 int ato_tx_abort(ato_tx *tx);
 
 /* ---- Diagnostics ---- */
 
-/* Get counters and states of the mapping that `addr` lies in. Counting slices_in_reflection reads the
+/* Get counters and states of the file whose mapping `addr` lies in. Counting slices_in_reflection reads the
  * bitmaps of the whole file; it is left out if struct_size ends before that field. EINVAL: not in a mapping, or
  * struct_size is out of range; EIO; EAGAIN: read-only descriptor, and a process with write permission must finish the
  * change of size of a killed process. Since 0.1. */

@@ -206,7 +206,7 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
         (from = table_find_source(dst, src, n))) {
         CALL_ON(call, from);
         if (__builtin_expect(read_at_once(from, src, dst, n, true, NULL), 1)) {
-            range_tally_read(tally_of_own(from), n);
+            range_tally_read(tally_of_own(from->file), n);
             return dst;
         }
     }

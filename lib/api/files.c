@@ -62,8 +62,6 @@ static void destroy(struct file *f, bool remove_shared)
     views_unmap(f);
     shared_close(&f->shared, remove_shared);
     pairing_close(&f->pairing);
-    if (f->reader)
-        free(f->reader->index);
     free(f->reader);
     free(f);
 }

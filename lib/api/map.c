@@ -24,44 +24,18 @@ static void release_mapping(struct mapping *m)
 {
     if (m->epoch)
         tx_unmake(m->epoch);
-    if (!m->shows)
-        free(m->threads);
     free(m);
 }
 
-static void hide_counters(struct mapping *m)
-{
-    if (m->shows)
-        m->file->counts = false;
-}
-
-/* Other processes see the counters of one mapping (`ato top`). Others of the same process have counters of their own. */
-static int make_counters(struct mapping *m)
-{
-    struct file *f = m->file;
-    m->shows = !f->counts;
-    m->threads = m->shows ? f->threads : calloc(THREAD_SHARED + 1, sizeof(*m->threads));
-    if (!m->threads)
-        return report_error(ENOMEM, "no memory to map a file");
-    for (unsigned i = 0; i <= THREAD_SHARED; i++)
-        memset(m->threads[i].of, 0, sizeof(m->threads[i].of));
-    f->counts = true;
-    return 0;
-}
-
-/* Maps the caller's view: read-only, unless ATO_WRITABLE_VIEW is set, so that a stray store faults instead of
- * corrupting the file silently. */
+/* Maps the caller's view: read-only, so that a stray store faults instead of corrupting the file silently. */
 static int map_view(struct mapping *m, int fd, void *hint)
 {
     uint64_t length = (m->reach + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    int prot = PROT_READ;
-    if ((m->flags & ATO_WRITABLE_VIEW) && m->writable)
-        prot |= PROT_WRITE;
     m->base = table_reserve(hint, length);
     if (!m->base)
         return window_no_room(errno, length, "a mapping of ", m->file->pairing.path);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
-    if (domain_map(m->file->persist.domain, m->base, length, prot, fd, (off_t)m->offset) ==
+    if (domain_map(m->file->persist.domain, m->base, length, PROT_READ, fd, (off_t)m->offset) ==
         MAP_FAILED) {
         report_errno(errno, "cannot map descriptor %d", fd);
         KEEP_ERRNO();
@@ -113,11 +87,10 @@ static void *map_file(int fd, const struct file_wish *w)
         m->reach = grows ? m->file->max_size - m->offset : m->length;
         if (!m->epoch && !m->file->reader)
             mapping_read_quickly(m);
-        if (make_counters(m) == 0 && map_view(m, fd, w->hint) == 0) {
+        if (map_view(m, fd, w->hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
         } else {
-            hide_counters(m);
             files_undo(m->file);
         }
     }
@@ -252,8 +225,6 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
     } else {
         bool kept;
         CALLS_NONE(m);
-        if (m->file->mappings > 1)
-            hide_counters(m);
         r = files_leave(m->file, &o, &kept);
         KEEP_ERRNO();
         if (!kept) {

@@ -50,9 +50,8 @@ static int from_environment(const char *name, const char *const words[], int n, 
 
 static int policy_from_environment(void)
 {
-    static const char *const names[] = {"lazy", "gather", "adaptive", "eager"};
-    return from_environment("ATO_READ_POLICY", names, 4, "lazy, gather, adaptive, eager",
-                            ATO_READ_LAZY);
+    static const char *const names[] = {"lazy", "gather", "eager"};
+    return from_environment("ATO_READ_POLICY", names, 3, "lazy, gather, eager", ATO_READ_LAZY);
 }
 
 static int choose_format(int format)
@@ -103,9 +102,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     if (o->format < ATO_FORMAT_DENSE || o->format > ATO_FORMAT_AUTO)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
-    if (o->flags &
-        ~(ATO_WRITABLE_VIEW | ATO_NO_RTM | ATO_RTM_ONLY | ATO_EPOCHS | ATO_BORROW_FD |
-          ATO_ANY_FILE_SYSTEM | ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | both))
+    if (o->flags & ~(ATO_NO_RTM | ATO_EPOCHS | ATO_BORROW_FD | ATO_ANY_FILE_SYSTEM |
+                     ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if ((o->flags & both) == both)
         return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters and states of a mapping and its file, and what other programs did to it; sentences and the log. */
+/* Counters and states of a mapped file, and what other programs did to it; sentences and the log. */
 #include "lib/file/calls.h"
 #include "lib/file/table.h"
 #include "lib/read/guard.h"
@@ -90,7 +90,7 @@ int ato_stat(const void *addr, struct ato_status *st)
         .size = size,
     };
     for (unsigned i = 0; i < COUNTERS; i++) {
-        const uint64_t total = count_total(m, i);
+        const uint64_t total = count_total(f, i);
         memcpy((char *)&all + offsetof(struct ato_status, writes) + i * sizeof(total), &total,
                sizeof(total));
     }

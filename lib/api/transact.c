@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of transactions: ownership, data, commit and abort.
+ * The calls of transactions: data, sizes, commit and abort.
  *
- * A transaction belongs to one thread, so its calls take no lock. Another thread takes it over in two steps: it
- * stores itself as the owner, makes every thread execute a barrier, and checks whether the old owner is in a call.
- * Either the old owner has seen the new one by then, and its call is refused, or it is seen to be busy.
+ * The caller sees to it that no two calls on a transaction overlap in time, so they take no lock. Each may come from
+ * another thread than the one before.
  */
 #include "lib/api/transact.h"
 
@@ -29,47 +28,33 @@
 
 #include <errno.h>
 
-/* ---- ownership ---- */
+/* ---- the calling thread ---- */
 
-static int not_open(void)
+/* Lets the calling thread go on with a transaction of another one. Returns 0; -1 with ENOTSUP. */
+static __attribute__((noinline)) int hand_over(struct tx *t)
 {
-    return report_error(
-        EINVAL,
-        "the handle is not of an open transaction: the transaction was never begun, or has ended");
-}
-
-/* Returns whether the transaction belongs to thread `own`. Waits while another thread tries to take it over. */
-static inline bool belongs_to(const struct tx *t, uint64_t own)
-{
-    uint64_t owner;
-    for (unsigned i = 0; (owner = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE)) != own; i++) {
-        if (!(owner & TX_UNDECIDED))
-            return false;
-        page_pause(i);
+    if (t->set.n) {
+        if (!persist_barrier())
+            return report_error(ENOTSUP, "another thread has written in this transaction, and the "
+                                         "kernel has no membarrier(2): go on in that thread");
+        /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
+         * that this thread stores, although only this thread fences before them. */
+        persist_fence_threads(&t->set.pages[0].file->persist);
     }
-    return true;
+    __atomic_store_n(&t->thread, thread_id(), __ATOMIC_RELAXED);
+    return 0;
 }
 
-/* Returns the calling thread's transaction, which is in a call until leave(). NULL: EINVAL, EPERM. */
+/* Returns the transaction; leave() ends the call on it. NULL with EINVAL; ENOTSUP. */
 static inline __attribute__((always_inline)) struct tx *enter_any(const ato_tx *tx)
 {
     struct tx *t = handle_at((uint64_t)(uintptr_t)tx);
-    if (__builtin_expect(!t, 0)) {
-        not_open();
+    if (__builtin_expect(!t, 0))
+        return report_null(EINVAL, "the handle is not of an open transaction: the transaction was "
+                                   "never begun, or has ended");
+    if (__builtin_expect(t->thread != thread_id(), 0) && hand_over(t) < 0)
         return NULL;
-    }
-    const uint64_t own = thread_id();
-    if (belongs_to(t, own)) {
-        __atomic_store_n(&t->busy, true, __ATOMIC_RELAXED);
-        /* For the compiler only: ato_tx_adopt() makes all CPUs execute a barrier. */
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (belongs_to(t, own))
-            return t;
-        /* `busy` stays set until the new owner leaves its next call, since the new owner may be in a call. */
-    }
-    report_error(EPERM,
-                 "the transaction belongs to another thread: take it over by ato_tx_adopt() first");
-    return NULL;
+    return t;
 }
 
 /* Ends a call. If the transaction was refused in it, gives back all that it has. */
@@ -79,7 +64,6 @@ static void leave(struct tx *t)
         KEEP_ERRNO();
         tx_empty(t);
     }
-    __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
 }
 
 /* The same, but NULL with EAGAIN if the transaction was refused before. */
@@ -125,46 +109,6 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
 {
     struct ato_tx_options o;
     return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : transact_begin(&o);
-}
-
-int ato_tx_adopt(ato_tx *tx)
-{
-    uint64_t handle = (uint64_t)(uintptr_t)tx, own = thread_id();
-    struct tx *t = handle_at(handle);
-    if (!t)
-        return not_open();
-    uint64_t owner = __atomic_load_n(&t->owner, __ATOMIC_RELAXED);
-    if (owner == own)
-        return 0;
-    if (owner == TX_NONE || owner == TX_ALL_THREADS)
-        return not_open();
-    uint64_t asks = own | TX_UNDECIDED;
-    if ((owner & TX_UNDECIDED) || !__atomic_compare_exchange_n(&t->owner, &owner, asks, false,
-                                                               __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        return report_error(EBUSY, "another thread is taking the transaction over");
-    bool fenced = persist_barrier();
-    bool over = __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != handle;
-    bool mine = fenced && !over && !__atomic_load_n(&t->busy, __ATOMIC_ACQUIRE);
-    /* The owner may have ended the transaction meanwhile, in a call that was under way. */
-    if (!__atomic_compare_exchange_n(&t->owner, &asks, mine ? own : owner, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED)) {
-        mine = false;
-        over = true;
-    }
-    if (mine) {
-        /* persist-order W1 (readers: those of the commit): what the other thread stored is durable before words
-         * that this thread stores, although only this thread fences before them. */
-        if (t->set.n)
-            persist_fence_threads(&t->set.pages[0].file->persist);
-        return 0;
-    }
-    if (!fenced)
-        return report_error(ENOTSUP, "the kernel has no membarrier(2), which ato_tx_adopt() needs");
-    if (over)
-        return not_open();
-    return report_error(
-        EBUSY,
-        "the thread of the transaction is in a call on it: try again when that call has returned");
 }
 
 /* ---- data and sizes ---- */

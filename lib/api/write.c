@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                   const char *bytes)
+int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const char *bytes)
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value;
@@ -23,7 +22,6 @@ int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin
         return 1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
-    store_begin(at->state);
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
@@ -37,8 +35,8 @@ int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin
     under_way_end(under_way);
     if (r == 0)
         r = file_check(f);
-    count(m, COUNT_COMMITS_SINGLE, 1);
-    count(m, COUNT_BYTES_TO_MEDIA, sizeof(value));
+    count(f, COUNT_COMMITS_SINGLE, 1);
+    count(f, COUNT_BYTES_TO_MEDIA, sizeof(value));
     file_note_written(f);
     return r;
 }
@@ -55,8 +53,6 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!(flags & ATO_SKIP_EQUAL) && commit_prepare(m, h, h->n) < 0)
         return -1;
-    for (uint64_t i = 0; i < h->n; i++)
-        store_begin(h->pages[i].state);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         at->pending = store_page(at, (unsigned)begin, (unsigned)bytes, from, flags);

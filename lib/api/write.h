@@ -11,8 +11,7 @@
 /* An eager write within one aligned word: the store of the word is the commit. Other programs see it wholly or not at all, and a
  * crash at any moment leaves nothing of it in the reflection. The page counts as flipping meanwhile: a reader must not see what
  * is not durable yet (I4). Returns 1 if the slice is valid in the reflection, and nothing was written. */
-int write_in_place(struct mapping *m, const struct held_page *at, unsigned begin, unsigned n,
-                   const char *bytes);
+int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const char *bytes);
 
 /* write_bytes() for all but the common case. */
 int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
@@ -51,9 +50,8 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
     if (__builtin_expect(need, 0))
         r = space_make(f, page, need);
     if (r == 0 && in_place) {
-        r = write_in_place(m, &at, begin, n, bytes);
+        r = write_in_place(&at, begin, n, bytes);
     } else if (r == 0) {
-        store_begin(s);
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */

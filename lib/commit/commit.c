@@ -178,7 +178,7 @@ static int commit_rtm(const struct commit *c, const struct sum *sum)
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
-            count(c->m, COUNT_RTM_ABORTS, 1);
+            count(c->m->file, COUNT_RTM_ABORTS, 1);
     }
     if (done && file_is_poisoned(f)) /* a word may have met a fault */
         return file_in_doubt(f, "a commit");
@@ -239,7 +239,7 @@ static int commit_words(const struct commit *c, const struct sum *sum)
     if (lanes_step(f, lane_retire, &w) < 0)
         goto doubt;
     lanes_give(&lane, false);
-    count(c->m, COUNT_BYTES_TO_MEDIA,
+    count(f, COUNT_BYTES_TO_MEDIA,
           sizeof(struct lane_commit) + sum->words * sizeof(struct lane_word) + 8);
     return 0;
 doubt:
@@ -250,7 +250,7 @@ doubt:
 
 int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
 {
-    if (pages < 2 || pages > LANE_SMALL_WORDS || (m->flags & ATO_RTM_ONLY) ||
+    if (pages < 2 || pages > LANE_SMALL_WORDS ||
         may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
         return 0;
     return lanes_take(m->file, pages, &h->lane);
@@ -261,9 +261,6 @@ static int commit(const struct commit *c, const struct sum *sum)
     const bool one = sum->words == 1;
     enum counter path = COUNT_COMMITS_RTM;
     int r = one ? 0 : commit_rtm(c, sum);
-    if (r == 0 && !one && (c->m->flags & ATO_RTM_ONLY))
-        return report_error(EOPNOTSUPP, "no hardware transaction for %llu words of %s",
-                            (unsigned long long)sum->words, c->m->file->pairing.path);
     if (r == 0) {
         path = one ? COUNT_COMMITS_SINGLE : COUNT_COMMITS_JOURNAL;
         r = commit_words(c, sum);

@@ -73,7 +73,7 @@ static inline uint64_t commit_new_bitmap(const struct held_page *at)
 static inline void commit_account(struct mapping *m, enum counter path, uint64_t slices,
                                   uint64_t words)
 {
-    struct tally t = tally_of(m);
+    struct tally t = tally_of(m->file);
     if (path != COUNTERS)
         tally_add(t, path, 1);
     tally_add(t, COUNT_FLIPS, words);

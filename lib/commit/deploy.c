@@ -24,7 +24,7 @@
  * page, they share a flush of their homes and one of their words. */
 enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
-static int copy_home(struct mapping *m, struct held_page *at, bool cold)
+static int copy_home(struct held_page *at, bool cold)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
@@ -43,7 +43,7 @@ static int copy_home(struct mapping *m, struct held_page *at, bool cold)
     persist_home(&f->persist, at->homes.o, at->homes.r, mask,
                  cold && bitmap_count(mask) * SLICE_BYTES >= PERSIST_COLD_BYTES);
     at->pending = mask;
-    count(m, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
+    count(f, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
     return 0;
 }
@@ -53,7 +53,7 @@ int deploy_held(struct mapping *m, struct page_set *h, bool cold)
     int r = 0;
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].file == m->file && copy_home(m, &h->pages[i], cold) < 0)
+        if (h->pages[i].file == m->file && copy_home(&h->pages[i], cold) < 0)
             r = -1;
     if (commit_flush(h->pages, h->n) < 0)
         return -1; /* with pending masks: W4 when they are released */
@@ -164,30 +164,16 @@ int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
     return 0;
 }
 
-/* Returns true if a reader of the slices `asked` should deploy the page. Counts the read if the policy is
- * adaptive. */
-static bool wants_deploy(int policy, struct page_state *s, uint64_t asked)
-{
-    if (!(__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked))
-        return false;
-    if (policy != ATO_READ_ADAPTIVE)
-        return true;
-    if ((__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS) >= 3)
-        return true;
-    __atomic_fetch_add(&s->notes, 1, __ATOMIC_RELAXED);
-    return false;
-}
-
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
 {
     struct file *f = m->file;
-    const int policy = policy_of(m);
     struct page_set h;
     page_set_init(&h);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         struct page_state *s = shared_peek(&f->shared, page); /* the reader has looked */
-        if (s && wants_deploy(policy, s, bitmap_touched((unsigned)begin, (unsigned)bytes)) &&
+        const uint64_t asked = bitmap_touched((unsigned)begin, (unsigned)bytes);
+        if (s && (__atomic_load_n(&s->bitmap, __ATOMIC_RELAXED) & asked) &&
             page_try_reserve(f, s)) {
             const struct homes homes = file_homes_of(f, page, s);
             page_set_add(&h, f, page, s, &homes);

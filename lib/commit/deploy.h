@@ -22,8 +22,7 @@ int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n);
 int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
 
 /* For a reader of n bytes at `offset`, before or after its copy: deploys the free pages of the range that
- * have slices in R among these bytes; with the adaptive policy, at their 4th read. Does not report failures,
- * since a reader can gather. */
+ * have slices in R among these bytes. Does not report failures, since a reader can gather. */
 void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
 
 /* ---- a whole file, so that it can become plain (plain.c) ---- */

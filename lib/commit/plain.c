@@ -279,7 +279,7 @@ int plain_make(struct file *f, struct plain_job *job)
     const uint64_t places = file_places(f, file_size(f)), each = layout_chunk(file_format(f));
     const uint64_t bytes = reflection_end(f, places);
     /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
-    struct mapping whole = {.file = f, .threads = f->threads};
+    struct mapping whole = {.file = f};
     struct turn t = {.m = &whole,
                      .job = job,
                      .places = places,

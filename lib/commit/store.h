@@ -59,14 +59,6 @@ static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n, 
     return space_run_end(&run);
 }
 
-/* Resets the count of reads since the last write, for the adaptive policy. Called before the stores: the locked
- * instruction would wait until they have drained. */
-static inline void store_begin(struct page_state *s)
-{
-    if (__builtin_expect(__atomic_load_n(&s->notes, __ATOMIC_RELAXED) & PAGE_READS, 0))
-        __atomic_fetch_and(&s->notes, (uint8_t)~PAGE_READS, __ATOMIC_RELAXED);
-}
-
 /* store_page() for slices that are written in part, or compared. By value: the compiler would keep a page whose address is
  * taken in memory. */
 uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint64_t pending,

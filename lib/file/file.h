@@ -51,7 +51,6 @@ struct file {
     struct window o_window, r_window;
     uint32_t holder;               /* this process, as in page_state.holder */
     struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
-    bool counts;                   /* a mapping has the counters of `threads` */
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
     bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
     bool r_holes_fault; /* the same for the reflection */
@@ -97,11 +96,9 @@ struct mapping {
     uint64_t reserved; /* bytes of address space */
     uint64_t offset;   /* of base in the file, bytes */
     bool writable;
-    bool reader;                   /* made with a read-only descriptor: changes nothing */
-    int policy;                    /* enum ato_read_policy; read by policy_of() */
-    unsigned flags;                /* ato_options.flags */
-    struct shared_thread *threads; /* its counters */
-    bool shows;                    /* other processes see them: they are those of `file` */
+    bool reader;    /* made with a read-only descriptor: changes nothing */
+    int policy;     /* enum ato_read_policy; read by policy_of() */
+    unsigned flags; /* ato_options.flags */
     struct open_count open[THREAD_SHARED + 1];
     unsigned calls; /* calls under way; counted in builds with assertions (calls.h) */
     /* For ATO_EPOCHS (epoch.h); else NULL. */
@@ -132,22 +129,22 @@ static inline unsigned write_flags(const struct mapping *m, unsigned flags)
     return policy_of(m) == ATO_READ_EAGER ? flags | ATO_EAGER : flags;
 }
 
-/* The calling thread's counters. */
+/* The calling thread's counters of a file. */
 struct tally {
     uint64_t *of;
     bool shared; /* used by all threads beyond the first THREAD_SHARED */
 };
 
-static inline struct tally tally_of(struct mapping *m)
+static inline struct tally tally_of(const struct file *f)
 {
     unsigned thread = thread_number();
-    return (struct tally){m->threads[thread].of, thread == THREAD_SHARED};
+    return (struct tally){f->threads[thread].of, thread == THREAD_SHARED};
 }
 
 /* The same for a thread for which thread_is_numbered(). */
-static inline struct tally tally_of_own(struct mapping *m)
+static inline struct tally tally_of_own(const struct file *f)
 {
-    return (struct tally){(m->threads + thread_number_plus_1 - 1)->of, false};
+    return (struct tally){(f->threads + thread_number_plus_1 - 1)->of, false};
 }
 
 static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)
@@ -177,16 +174,16 @@ static inline uint64_t open_total(const struct mapping *m)
     return sum;
 }
 
-static inline void count(struct mapping *m, enum counter which, uint64_t n)
+static inline void count(struct file *f, enum counter which, uint64_t n)
 {
-    tally_add(tally_of(m), which, n);
+    tally_add(tally_of(f), which, n);
 }
 
-static inline uint64_t count_total(const struct mapping *m, enum counter which)
+static inline uint64_t count_total(const struct file *f, enum counter which)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i <= THREAD_SHARED; i++)
-        sum += __atomic_load_n(&m->threads[i].of[which], __ATOMIC_RELAXED);
+        sum += __atomic_load_n(&f->threads[i].of[which], __ATOMIC_RELAXED);
     return sum;
 }
 

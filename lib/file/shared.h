@@ -52,7 +52,6 @@
 
 /* page_state.notes: set by other threads than the holder */
 #define PAGE_SLEEPERS 0x80u /* a thread sleeps until the page is released */
-#define PAGE_READS    0x7fu /* reads since the last write, for the adaptive policy */
 
 struct page_state {
     /* The process that holds the page: slot + 1 in bits 0-10, the slot's generation in bits 11-30; 0: none. */
@@ -194,7 +193,7 @@ struct shared {
     uint32_t mapped; /* groups that are mapped; grows */
     unsigned index_bits;
     uint32_t *places; /* NULL: the reflection is dense */
-    uint64_t *index;  /* a quiet reader's is private (reader.c) */
+    uint64_t *index;
     struct shared_slot *slots;
     struct shared_thread *threads;
     uint64_t capacity, groups_at;

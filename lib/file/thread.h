@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Two identities of a thread. A small number: it selects the counters that the thread may increment without a
- * locked instruction. And an id that no other thread ever gets: it names the owner of a transaction, and waiting
- * threads.
+ * locked instruction. And an id that no other thread ever gets: it names the thread that used a transaction
+ * last, and waiting threads.
  */
 #ifndef ATO_LIB_FILE_THREAD_H
 #define ATO_LIB_FILE_THREAD_H

@@ -41,7 +41,7 @@ static struct tx *new_place(void)
     return t;
 }
 
-struct tx *handle_make(uint64_t owner, unsigned flags)
+struct tx *handle_make(uint64_t thread, unsigned flags)
 {
     const unsigned n = thread_number();
     struct tx *t = n < THREAD_SHARED ? kept[n].tx : NULL;
@@ -59,28 +59,26 @@ struct tx *handle_make(uint64_t owner, unsigned flags)
     t->refused = false;
     t->first = 0;
     t->max_pages = TX_PAGES;
-    __atomic_store_n(&t->owner, owner, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->thread, thread, __ATOMIC_RELAXED);
     const uint64_t handle = t->generation << 16 | t->slot;
     __atomic_store_n(&t->set.tag, (uint32_t)handle, __ATOMIC_RELAXED);
     __atomic_store_n(&t->handle, handle, __ATOMIC_RELEASE);
     return t;
 }
 
-uint64_t handle_owner_of(uint64_t tx)
+uint64_t handle_thread_of(uint64_t tx)
 {
     uint32_t tag = (uint32_t)(tx >> 32);
     struct tx *t = __atomic_load_n(&handle_places[page_tx_place(tx)], __ATOMIC_ACQUIRE);
     if (!t || (uint32_t)__atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) != tag || !tag)
         return TX_NONE;
-    return __atomic_load_n(&t->owner, __ATOMIC_RELAXED) & ~TX_UNDECIDED;
+    return __atomic_load_n(&t->thread, __ATOMIC_RELAXED);
 }
 
 void handle_close(struct tx *t)
 {
     __atomic_store_n(&t->handle, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&t->owner, TX_NONE, __ATOMIC_RELEASE);
     t->generation++;
-    __atomic_store_n(&t->busy, false, __ATOMIC_RELEASE);
     const unsigned n = thread_number();
     if (__builtin_expect(n < THREAD_SHARED && !kept[n].tx, 1)) {
         kept[n].tx = t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transaction: its pages, its mappings, the new sizes of their files, and its owner.
+ * A transaction: its pages, its mappings, and the new sizes of their files.
  *
  * A caller's handle is not a pointer but a number: the transaction's place in a table, and how often that place was
  * used before. So the use of a handle after its end is detected, even if the place is in use again. Places are
@@ -46,9 +46,8 @@ struct notes {
 struct tx {
     uint64_t handle;     /* the caller's handle; 0: not open */
     uint64_t generation; /* of the next handle */
-    uint64_t owner;      /* thread_id(), perhaps with TX_UNDECIDED; TX_ALL_THREADS: an epoch */
+    uint64_t thread;     /* thread_id() of its last call; TX_ALL_THREADS: an epoch */
     uint32_t slot;
-    bool busy;    /* its owner is in a call on it */
     bool refused; /* it can only be aborted (again.h) */
     unsigned flags;
     /* Until when others let it go first, CLOCK_MONOTONIC, ns; it holds what it reads then (again.h). 0: it does not. */
@@ -66,16 +65,12 @@ struct tx {
     struct tx *next_free;
 };
 
-/* Results of handle_owner_of() other than a thread. */
+/* Results of handle_thread_of() other than a thread. */
 #define TX_NONE        0ull
 #define TX_ALL_THREADS (UINT64_MAX >> 1)
 
-/* Flag in tx.owner, with the id of a thread: ato_tx_adopt() of that thread is checking whether
- * it may take the transaction over. */
-#define TX_UNDECIDED (1ull << 63)
-
-/* Returns the owner of the transaction that page_state.tx names, in this process; TX_NONE, TX_ALL_THREADS. */
-uint64_t handle_owner_of(uint64_t tx);
+/* Returns the thread of the transaction that page_state.tx names, in this process; TX_NONE, TX_ALL_THREADS. */
+uint64_t handle_thread_of(uint64_t tx);
 
 /* All transactions that were ever made. Place 0 is never used, so a handle and a tag are never 0. */
 extern struct tx *handle_places[PAGE_TX_PLACES];
@@ -87,8 +82,8 @@ static inline struct tx *handle_at(uint64_t handle)
     return t && handle && __atomic_load_n(&t->handle, __ATOMIC_ACQUIRE) == handle ? t : NULL;
 }
 
-/* Begins a transaction of the thread `owner`, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
-struct tx *handle_make(uint64_t owner, unsigned flags);
+/* Begins a transaction of a thread, or of TX_ALL_THREADS. NULL with EAGAIN, ENOMEM. */
+struct tx *handle_make(uint64_t thread, unsigned flags);
 
 /* Makes the handle of an empty transaction invalid, and keeps the transaction for a later one. */
 void handle_close(struct tx *t);

@@ -28,11 +28,11 @@ static int check_own(const struct file *f, const struct page_state *s,
 {
     if (__atomic_load_n(&s->holder, __ATOMIC_RELAXED) != f->holder)
         return 0;
-    const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED), owner = handle_owner_of(tx);
+    const uint64_t tx = __atomic_load_n(&s->tx, __ATOMIC_RELAXED), thread = handle_thread_of(tx);
     /* The epoch for which the caller writes may just have got the page by another write: that is no wait for itself. */
     if (page_is_for_epoch(tx, patience))
         return 0;
-    if (owner != thread_id() && owner != TX_ALL_THREADS)
+    if (thread != thread_id() && thread != TX_ALL_THREADS)
         return 0;
     return report_error(
         EDEADLK,

@@ -79,7 +79,7 @@ static inline int range_check_writable(const struct mapping *m, const void *addr
 
 static inline void range_count_write(struct mapping *m, uint64_t n)
 {
-    struct tally t = tally_of(m);
+    struct tally t = tally_of(m->file);
     uint64_t before = __atomic_load_n(&t.of[COUNT_BYTES_WRITTEN], __ATOMIC_RELAXED);
     tally_add(t, COUNT_WRITES, 1);
     tally_add(t, COUNT_BYTES_WRITTEN, n);
@@ -95,7 +95,7 @@ static inline void range_tally_read(struct tally t, uint64_t n)
 
 static inline void range_count_read(struct mapping *m, uint64_t n)
 {
-    range_tally_read(tally_of(m), n);
+    range_tally_read(tally_of(m->file), n);
 }
 
 #endif

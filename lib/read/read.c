@@ -234,7 +234,7 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
     if (deploys && !first)
         deploy_for_reader(m, offset, n);
     if (passes > 2)
-        count(m, COUNT_READ_RETRIES, passes - 2);
+        count(m->file, COUNT_READ_RETRIES, passes - 2);
     if (__atomic_load_n(&m->quick, __ATOMIC_RELAXED) - 1 <
         offset + n - 1) /* the views have grown since */
         mapping_read_quickly(m);

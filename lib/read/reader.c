@@ -4,7 +4,6 @@
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
 #include "lib/file/page.h"
-#include "lib/file/place.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
 #include "lib/read/read.h"
@@ -24,8 +23,8 @@
 #include <time.h>
 
 /* How long a read waits: for pages that are written to all the time, or that a living process is about to free after
- * another one died. While no process has the file mapped, each wait ends (is_quiet()), so it may be longer. */
-enum { QUIET_PATIENCE_MS = 2000 };
+ * another one died. While the file is plain, each wait ends (is_young()), so it may be longer. */
+enum { PLAIN_PATIENCE_MS = 2000 };
 unsigned reader_patience_ms = 1000; /* a test's may be shorter */
 
 static uint64_t ms_since(uint64_t ns)
@@ -74,51 +73,18 @@ static bool is_young(const struct identity *file)
            (age >= 0 && age < (changed->tv_nsec ? tick.tv_nsec : 2000000000));
 }
 
-/* For a quiet file with a sparse reflection. */
-static int make_index(struct file *f)
-{
-    struct reader *r = f->reader;
-    uint64_t n, next;
-    free(r->index);
-    r->index = f->shared.index = NULL;
-    f->shared.index_bits = 0;
-    f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
-    if (!f->sparse || f->pairing.reflection < 0)
-        return 0;
-    if ((n = place_count(f)) == UINT64_MAX)
-        return -1;
-    const unsigned bits = shared_index_bits(n);
-    r->index = calloc(1ull << bits, sizeof(*r->index));
-    if (!r->index)
-        return report_error(ENOMEM, "no memory for the places of %s", f->pairing.path);
-    f->shared.index = r->index;
-    f->shared.index_bits = bits;
-    return place_build(f, n, f->pairing.size, &next);
-}
-
 /* After pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
 static int note(struct file *f)
 {
     struct reader *r = f->reader;
     struct pairing *pr = &f->pairing;
-    if (!reader_watches(f)) {
-        pr->faults = (struct fault_target){.poisoned = &r->own.poisoned};
-        r->own.poisoned = 0; /* the manifest is mapped anew */
-        r->own.settled = true;
-        r->own.size = pr->manifest ? pr->size : pr->identity.size;
-        r->sure = !is_young(&pr->identity);
-    }
-    r->stamp = pr->manifest || pr->has_attributes ? 0 : lookup_stamp(pr, r->wish.folder);
-    if (!pr->manifest)
-        return 0;
-    f->persist = pr->persist;
-    const int made = reader_watches(f) ? 0 : make_index(f);
-    if (made < 0) { /* without places a read would take the bytes of the original */
-        r->sure = false;
-        f->shared.index_bits = 0;
-    }
-    KEEP_ERRNO();
-    return pairing_unlock_attach(pr) < 0 ? -1 : made;
+    if (pr->manifest)
+        return pairing_unlock_attach(pr);
+    pr->faults = (struct fault_target){.poisoned = &r->own.poisoned};
+    r->own.size = pr->identity.size;
+    r->sure = !is_young(&pr->identity);
+    r->stamp = pr->has_attributes ? 0 : lookup_stamp(pr, r->wish.folder);
+    return 0;
 }
 
 static int find(struct file *f)
@@ -148,36 +114,29 @@ static int find_again(struct file *f, int found)
     return note(f);
 }
 
-/* ---- while no process writes to the file ---- */
+/* ---- while the file is plain ---- */
 
-/* Returns true if still no process writes to the file, in any way. With the reader's lock, after a copy. */
-static bool is_quiet(const struct file *f)
+/* Returns true if the file is still plain, and no process has written to it in any way. With the reader's lock, after a copy. */
+static bool is_unchanged(const struct file *f)
 {
     const struct pairing *pr = &f->pairing;
     const struct timespec *known = &pr->identity.ctime;
-    struct manifest_record record;
     struct attribute a;
     struct stat st;
-    int which;
     if (!f->reader->sure || fstat(pr->original, &st) < 0 || st.st_ctim.tv_sec != known->tv_sec ||
         st.st_ctim.tv_nsec != known->tv_nsec)
         return false;
-    if (!pr->manifest && !pr->has_attributes)
+    if (!pr->has_attributes)
         return f->reader->stamp && lookup_stamp(pr, f->reader->wish.folder) == f->reader->stamp;
-    if (!pr->manifest)
-        return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
-    /* Checks the manifest's name too: a manifest that was set aside keeps its old content. */
-    return manifest_read(pr->manifest, &record, &which) == MANIFEST_VALID &&
-           record.sequence == pr->record.sequence &&
-           folder_names(&pr->folder, pr->names.manifest, pr->lock) == 1;
+    return attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_NONE;
 }
 
-/* With the reader's lock: copies the range by the words on the media. Returns 1, which counts if the file is quiet after that;
+/* With the reader's lock: copies the range from the file. Returns 1, which counts if the file is unchanged after that;
  * 0: a process has begun to write, or may just have done so; -1 with errno. */
-static int copy_quiet(struct file *f, uint64_t offset, char *dst, uint64_t n)
+static int copy_plain(struct file *f, uint64_t offset, char *dst, uint64_t n)
 {
     if (offset + n > f->reader->own.size)
-        return is_quiet(f) ? reservation_beyond(f, offset + n) : 0;
+        return is_unchanged(f) ? reservation_beyond(f, offset + n) : 0;
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         seam_point(SEAM_VERSION, f);
@@ -211,7 +170,7 @@ static int copy_wanted(void *arg, bool watches, uint32_t *marked)
 {
     const struct wanted *w = arg;
     return watches ? read_pass(w->f, w->offset, w->dst, w->n, w->versions, marked)
-                   : copy_quiet(w->f, w->offset, w->dst, w->n);
+                   : copy_plain(w->f, w->offset, w->dst, w->n);
 }
 
 /* Returns 1; 0: try again; -1. */
@@ -233,7 +192,7 @@ static int try_once(struct file *f, reader_pass *pass, void *arg, uint32_t *mark
             done = pass(arg, false, marked);
         const int error = errno;
         if (done != 0 &&
-            !is_quiet(f)) /* then what was found does not count, nor what was missing */
+            !is_unchanged(f)) /* then what was found does not count, nor what was missing */
             done = 0;
         errno = error;
         if (done == 0) {
@@ -256,7 +215,7 @@ int reader_run(struct file *f, reader_pass *pass, void *arg)
         const uint64_t waited = ++tries < 5 ? 0 : ms_since(began);
         if (r < 0 && (errno != EAGAIN || waited >= reader_patience_ms))
             return -1;
-        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : QUIET_PATIENCE_MS))
+        if (waited >= reader_patience_ms + (reader_watches(f) ? 0 : PLAIN_PATIENCE_MS))
             return give_up(f, marked);
         seam_point(SEAM_WAIT, f);
         if (r < 0 || !reader_watches(f) || (marked && waited >= 10))
@@ -285,7 +244,7 @@ int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
     if (reader_watches(f))
         mapping_read_quickly(m);
     if (tries > 1)
-        count(m, COUNT_READ_RETRIES, (uint64_t)tries - 1);
+        count(m->file, COUNT_READ_RETRIES, (uint64_t)tries - 1);
     return 0;
 }
 

@@ -3,18 +3,17 @@
  * Files of which this process has a read-only descriptor and no other mapping. Such a process is called a reader
  * here. It reads by gather, and changes neither the media nor shared memory.
  *
- * It finds the pairing as a writer does (pairing_open.h), but only looks, and is then in one of three states:
+ * It finds the pairing as a writer does (pairing_open.h), but only looks, and is then in one of two states:
  *
  *   watching  A writer (a process that may write to the file) has the file mapped, or had. The reader maps the shared
  *             memory for reading, and holds a lock that all readers share (PAIRING_READERS), so that the last writer
  *             does not remove the shared memory and the reflection. It reads as read.c says. A page without a state,
  *             or one that is not loaded, was not flipped since the shared memory was made: its word on the media is
  *             current.
- *   quiet     No writer has the file mapped, so the media do not change. The reader checks that again after each
- *             read: by the file's ctime, the manifest's record, in a mapping, and its name.
- *   plain     The same without a manifest: by the file's ctime and attribute. (Mapping a file sets the attribute, and making it
- *             plain again removes it: both change the ctime.) On a file system without attributes: by the file's ctime, and
- *             the folders in which a pairing would be made.
+ *   plain     There is no pairing, so the file itself is read. The reader checks that again after each read: by the file's
+ *             ctime and attribute. (Mapping a file sets the attribute, and making it plain again removes it: both change the
+ *             ctime.) On a file system without attributes: by the file's ctime, and the folders in which a pairing would be
+ *             made.
  *
  * With ATO_PLAIN the caller sees to it that a plain file stays so, and nothing is checked. Then reads use the caller's view, which
  * is noted for faults (fault.h).
@@ -22,9 +21,10 @@
  * A process that begins to write changes what is checked, durably, before its first store. Then the reader begins to
  * watch.
  *
- * A reader recovers nothing. If the last writer died, or a dead one has left a page marked that is read,
- * the reader waits for a moment, and then fails with EAGAIN until a process that may write has recovered the file
- * or the page. So a read sees an operation of a dead process as a whole or not at all, just as recovery leaves it.
+ * A reader recovers nothing. If no process has a file mapped that is not plain, since the last one died or has unmapped it fast,
+ * or if a dead one has left a page marked that is read, the reader waits for a moment, and then fails with EAGAIN until a process
+ * that may write has mapped the file or recovered the page. So a read sees an operation of a dead process as a whole or not at
+ * all, just as recovery leaves it.
  */
 #ifndef ATO_LIB_READ_READER_H
 #define ATO_LIB_READ_READER_H
@@ -33,13 +33,12 @@
 
 struct reader {
     pthread_mutex_t lock; /* for all fields of reader and pairing, until the reader watches */
-    /* The file is plain or quiet, and its ctime, in pairing.identity, will tell if that changes. */
+    /* The file is plain, and its ctime, in pairing.identity, will tell if that changes. */
     bool sure;
     bool plain;               /* ATO_PLAIN */
     struct shared_header own; /* the header until shared memory is mapped */
     struct shared_thread threads[THREAD_SHARED + 1];
-    uint64_t stamp;  /* lookup_stamp() of a plain file without attributes */
-    uint64_t *index; /* f->shared.index of a quiet file with a sparse reflection; NULL: none */
+    uint64_t stamp; /* lookup_stamp() of a plain file without attributes */
     struct pairing_wish wish;
     char folder[]; /* of `wish` */
 };
@@ -72,8 +71,8 @@ static inline bool reader_read_plain(const struct mapping *m, uint64_t offset, c
 int reader_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* A pass over what is to be copied. If the reader `watches`: by page states; returns 1: all is copied as it was at one moment, 0:
- * one more pass is necessary; *marked: the holder of a page that is marked as flipping, else it stays 0. Otherwise by the
- * words on the media; returns 1: all is copied, which counts if the file is still quiet after that. Returns -1 with errno. */
+ * one more pass is necessary; *marked: the holder of a page that is marked as flipping, else it stays 0. Otherwise from the plain
+ * file; returns 1: all is copied, which counts if the file is unchanged after that. Returns -1 with errno. */
 typedef int reader_pass(void *arg, bool watches, uint32_t *marked);
 
 /* Runs passes until all is copied. Returns how many there were before the last one; -1: errors of the pass, and EAGAIN as

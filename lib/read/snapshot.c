@@ -29,7 +29,7 @@ struct copy {
     uint64_t reached;   /* the most that this was: of pages behind that none was put */
     uint64_t size;
     uint64_t changes; /* pages that this pass had to copy */
-    bool quiet;       /* no process writes to the file: its pages have no states */
+    bool plain;       /* a reader's: the file is plain, and its pages have no states */
     uint32_t marked;  /* a reader's: the holder of a page that was flipping; 0 */
     char *buffer;     /* `filled` bytes of the file at `offset`, which are not put yet */
     uint64_t offset, filled;
@@ -154,12 +154,12 @@ static int pass(struct copy *c)
 static int pass_of_reader(void *arg, bool watches, uint32_t *marked)
 {
     struct copy *c = arg;
-    if (!watches || c->quiet)
-        c->pages = 0; /* anew: how the pages were when no process wrote is over */
-    c->quiet = !watches;
+    if (!watches || c->plain)
+        c->pages = 0; /* anew: how the pages were when the file was plain is over */
+    c->plain = !watches;
     const int r = pass(c);
     *marked = c->marked;
-    return r < 0 ? r : r || c->quiet;
+    return r < 0 ? r : r || c->plain;
 }
 
 /* Passes while nobody begins to write. */

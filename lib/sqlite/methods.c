@@ -144,14 +144,13 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
  *
  *   ato_lock_wait_ms [= N] how long a lock in memory is waited for, whatever the busy handler says
  *   ato_stat              the fields of struct ato_status, as JSON
- *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, adaptive, eager
+ *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
 
 static const char *const policies[] = {
     [ATO_READ_LAZY] = "lazy",
     [ATO_READ_GATHER] = "gather",
-    [ATO_READ_ADAPTIVE] = "adaptive",
     [ATO_READ_EAGER] = "eager",
     NULL,
 };
@@ -213,7 +212,7 @@ static int pragma_policy(struct connection *c, char **words)
                        : db->policy < 0  ? ATO_READ_GATHER
                                          : db->policy;
     if (policy < 0)
-        return refuse(c, words, "it must be lazy, gather, adaptive or eager");
+        return refuse(c, words, "it must be lazy, gather or eager");
     if (words[2] && c->pending.view && ato_set_read_policy(c->pending.view, policy) < 0)
         return refuse(c, words, ato_errormsg());
     if (words[2])

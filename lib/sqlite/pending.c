@@ -23,10 +23,9 @@ static int begin(struct pending *s)
     return 0;
 }
 
-/* Always asks libato whose the transaction is: pthread_self() may be that of a thread that has ended. */
 static int have(struct pending *s)
 {
-    return s->tx ? ato_tx_adopt(s->tx) : begin(s);
+    return s->tx ? 0 : begin(s);
 }
 
 static int set_size(struct pending *s, sqlite3_int64 size)
@@ -67,9 +66,7 @@ int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offs
 
 int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 {
-    return ato_tx_adopt(s->tx) == 0 && ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0)
-               ? 0
-               : -1;
+    return ato_tx_memcpy(s->tx, to, s->view + offset, (size_t)n, 0) ? 0 : -1;
 }
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
@@ -89,7 +86,7 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
 
 int pending_commit(struct pending *s)
 {
-    if (ato_tx_adopt(s->tx) < 0 || ato_tx_commit(s->tx) < 0)
+    if (ato_tx_commit(s->tx) < 0)
         return -1;
     s->tx = NULL;
     return 0;
@@ -97,8 +94,7 @@ int pending_commit(struct pending *s)
 
 void pending_abort(struct pending *s)
 {
-    /* This cannot fail because another thread is in a call: SQLite makes one call on a connection at a time. */
-    if (s->tx && ato_tx_adopt(s->tx) == 0)
+    if (s->tx)
         (void)ato_tx_abort(s->tx);
     s->tx = NULL;
 }

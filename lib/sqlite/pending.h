@@ -2,8 +2,8 @@
 /*
  * What a connection has written to its database and not committed: a transaction of libato, which only this connection sees.
  *
- * The first write or change of size begins it. SQLite may make each call from another thread: that thread adopts the
- * transaction. Calls return 0, or -1 with errno and ato_errormsg().
+ * The first write or change of size begins it. SQLite may make each call from another thread, but makes one call on a connection
+ * at a time. Calls return 0, or -1 with errno and ato_errormsg().
  */
 #ifndef ATO_SQLITE_PENDING_H
 #define ATO_SQLITE_PENDING_H

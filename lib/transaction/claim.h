@@ -65,7 +65,7 @@ static inline struct patience claim_patience(const struct tx *t)
     const bool holding = t->set.n && t->wait_ms == CLAIM_WAIT_MS;
     return (struct patience){.tx_ns = holding ? CLAIM_WAIT_HOLDING_NS : t->wait_ms * 1000000u,
                              .not_for_tx =
-                                 __atomic_load_n(&t->owner, __ATOMIC_RELAXED) == TX_ALL_THREADS};
+                                 __atomic_load_n(&t->thread, __ATOMIC_RELAXED) == TX_ALL_THREADS};
 }
 
 /* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */
@@ -91,7 +91,6 @@ int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 static inline void claim_store(struct tx *t, struct held_page *at, unsigned begin, unsigned n,
                                const char *bytes, unsigned flags)
 {
-    store_begin(at->state);
     const uint64_t pending = store_page(at, begin, n, bytes, flags);
     if (__builtin_expect(at->pending & ~pending, 0))
         t->set.forgotten = &at->file->persist; /* W4 */

@@ -349,9 +349,9 @@ static int settle_manifest(const struct pairing *pr)
     return 0;
 }
 
-int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
+int adopt_joined(struct pairing *pr, const struct pairing_wish *wish)
 {
-    if (pr->joined && (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record))) {
+    if (pr->record.state != MANIFEST_IN_USE || identity_restarted(&pr->record)) {
         report_quietly(EBUSY,
                        "the manifest of %s is locked by another process, which does not have the "
                        "file mapped; end that process, or try again",
@@ -364,8 +364,6 @@ int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish)
     /* The size may change at any time: it is read from the mapping, as one word. */
     if (pairing_refresh_size(pr) < 0 || check_reflection(pr, wish, pr->size) < 0)
         return -1;
-    if (!pr->joined)
-        return check_words(pr) < 0 ? -1 : check_not_written(pr, wish);
     if (wish->only_looks)
         return wish->join(pr, wish->arg);
     follow(pr);

@@ -39,8 +39,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish);
  * sentence, that of adopt() if the file is refused. */
 int adopt_anew(struct pairing *pr, const struct pairing_wish *wish);
 
-/* For a file that other processes have mapped: joins them. And for one that is `clean`, if wish->only_looks. Its manifest is
- * mapped. Returns 0; PAIRING_NOT_YET, as wish->join(); -1 with a sentence. */
-int adopt_as_it_is(struct pairing *pr, const struct pairing_wish *wish);
+/* For a file that other processes have mapped: joins them. Its manifest is mapped. Returns 0; PAIRING_NOT_YET, as wish->join(); -1 with a sentence. */
+int adopt_joined(struct pairing *pr, const struct pairing_wish *wish);
 
 #endif

@@ -156,30 +156,31 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
         return 0;
     if (verdict == VERDICT_REFUSE || (verdict == VERDICT_FORGET && pr->joined))
         return -1;
+    if (wish->only_looks && !pr->joined && verdict != VERDICT_ADOPT &&
+        verdict != VERDICT_START_OVER)
+        return PLAIN;
+    if (wish->only_looks && !pr->joined)
+        return report_error(
+            EAGAIN,
+            "%s is not plain, and no process has it mapped that may write to it: such a "
+            "process has to map it first, or make it plain (ato deploy)",
+            pr->path);
     if (verdict == VERDICT_ADOPT || verdict == VERDICT_REUNITE) {
         pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path, &pr->faults);
         if (!pr->manifest)
             return errno == EUCLEAN && wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
     }
-    if (pr->joined ||
-        (wish->only_looks && verdict == VERDICT_ADOPT && pr->record.state == MANIFEST_CLEAN)) {
-        const int r = adopt_as_it_is(pr, wish);
+    if (pr->joined) {
+        const int r = adopt_joined(pr, wish);
         return r == 0 ? 1 : r;
     }
-    if (!wish->only_looks && found == MANIFEST_VALID && !pr->orphan) {
+    if (found == MANIFEST_VALID && !pr->orphan) {
         pr->before = pr->record;
         /* I5: the manifest of another file could name that file's shared memory. */
         pr->before.inode = pr->identity.inode;
         pr->before.device = pr->identity.device;
     }
-    if (!wish->only_looks)
-        return open_alone(pr, verdict, wish);
-    if (verdict != VERDICT_ADOPT && verdict != VERDICT_START_OVER)
-        return PLAIN;
-    return report_error(EAGAIN,
-                        "%s has to be recovered first, by a process that may write to it and maps "
-                        "it: its last user died",
-                        pr->path);
+    return open_alone(pr, verdict, wish);
 }
 
 /* ---- the beginning and the end ---- */

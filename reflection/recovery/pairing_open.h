@@ -17,9 +17,8 @@
  * the old one; or pr->joined is true and wish->join() returned 0. Returns -1 with the errors of ato_mmap() in
  * ato.h. Then no lock is held; an incomplete birth stays, which the next call continues.
  *
- * With wish->only_looks nothing is changed: returns 0 with the attach lock held for reading, and no slot. Then the file is
- * `clean`, and was not written by other programs; or pr->joined is true, as above. Or there is no pairing, and no lock:
- * pr->manifest is NULL. EAGAIN: recovery is necessary. Waits for nothing: returns PAIRING_BUSY, or PAIRING_NOT_YET as
+ * With wish->only_looks nothing is changed: returns 0 with the attach lock held for reading, no slot, and pr->joined true, as
+ * above. Or there is no pairing, and no lock: pr->manifest is NULL. EAGAIN: no process has the file mapped, and it is not plain. Waits for nothing: returns PAIRING_BUSY, or PAIRING_NOT_YET as
  * wish->join() does, with a sentence and no lock, if pairing_find() is to be called again, for half a minute or for a second. */
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish);

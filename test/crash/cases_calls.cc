@@ -19,7 +19,7 @@ void before_old_lane(Actor &a)
 
 void before_rtm(Actor &a)
 {
-    mapped(a, ATO_RTM_ONLY);
+    mapped(a, 0);
 }
 
 void write_aligned(Actor &a)
@@ -167,7 +167,7 @@ void reclaim_first(Actor &a)
 
 void before_lazy(Actor &a)
 {
-    mapped(a, ATO_NO_RTM, a.random.one_in(2) ? ATO_READ_LAZY : ATO_READ_ADAPTIVE);
+    mapped(a, ATO_NO_RTM, ATO_READ_LAZY);
 }
 
 void before_eager(Actor &a)

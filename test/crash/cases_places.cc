@@ -131,10 +131,7 @@ void claim_for_others(Actor &a)
                 t->write(the(a), in_a_page(a), 100);
             t->check(the(a), 0, BYTES);
         });
-        in_thread(2, [&] {
-            t->adopt();
-            t->commit();
-        });
+        in_thread(2, [&] { t->commit(); });
         delete t;
     }
 }
@@ -267,7 +264,7 @@ const std::vector<Case> &place_cases()
          NEVER},
         {"places, shrink", COSTLY, {BYTES}, before_few, shrink, 0, nullptr, COSTLY, NEVER},
         {"places, reclaim", COSTLY, {BYTES}, before_few, reclaim, 0, nullptr, COSTLY, NEVER},
-        {"places, adopted",
+        {"places, another thread",
          DURABLE,
          {BYTES},
          before_few,

@@ -239,7 +239,6 @@ void commit_anothers(Actor &a)
             t->check(the(a), at, 20); // this thread stores the bytes that were only queued
         });
         auto rest = [&] {
-            t->adopt();
             if (a.random.one_in(2))
                 t->write(the(a), at + 50, 70);
             t->commit();
@@ -328,7 +327,7 @@ const std::vector<Case> &tx_cases()
         {"transaction, reads another file", COSTLY, {SIZE, SIZE}, before_two, commit_with_a_source},
         {"transaction, aborted", COSTLY, {SIZE}, before_any, abort},
         {"transaction, left open", COSTLY, {SIZE}, before_any, leave_open},
-        {"transaction, adopted", DURABLE, {SIZE}, before_any, commit_anothers},
+        {"transaction, another thread", DURABLE, {SIZE}, before_any, commit_anothers},
         {"transaction, size", ALL, {SIZE}, before_any, commit_size},
         {"transaction, size aborted", COSTLY, {SIZE}, before_any, abort_size},
         {"transaction, size left open", COSTLY, {SIZE}, before_any, leave_size_open},

@@ -100,11 +100,6 @@ void Draft::check(const Mapping *m, uint64_t at, uint64_t n)
         throw Violation("a read within a draft differs from its writes and the older bytes");
 }
 
-void Draft::adopt()
-{
-    must(ato_tx_adopt(tx) == 0, "ato_tx_adopt");
-}
-
 void Draft::commit()
 {
     commit_as(

@@ -33,7 +33,6 @@ class Draft
     // Checks that a read within the draft returns its own writes.
     void check(const Mapping *m, uint64_t at, uint64_t n);
 
-    void adopt(); // by the calling thread
     void commit();
     void abort();
 

@@ -139,8 +139,7 @@ void World::die()
     recorder.die([this] {
         company = nullptr;
         for (ato_tx *tx : transactions)
-            if (ato_tx_adopt(tx) == 0)
-                ato_tx_abort(tx);
+            ato_tx_abort(tx);
         transactions.clear();
         for (Mapping *m : mappings) {
             if (m->epochs) // it ends with its mapping only if it can never be committed

@@ -61,12 +61,6 @@ static bool map_to_read_lazily(World &w)
     return w.map();
 }
 
-static bool map_to_read_adaptively(World &w)
-{
-    w.options.read_policy = ATO_READ_ADAPTIVE;
-    return w.map();
-}
-
 static bool map_to_write_eagerly(World &w)
 {
     w.options.read_policy = ATO_READ_EAGER;
@@ -396,7 +390,6 @@ std::vector<Scene> scenes_of_moves()
         reads("ReadOfPiecesThatGathers", map, read_some),
         reads("ReadThatDeploys", map_to_read_lazily, read_all),
         reads("ReadOfPiecesThatDeploys", map_to_read_lazily, read_some),
-        reads("ReadThatAdapts", map_to_read_adaptively, read_some),
         {"ReadOfAHole", MOVES, BYTES, TWO, sparse, map, read_all, read_right},
         reads("Snapshot", map, take_a_snapshot),
         {"SnapshotOfAHole", MOVES, BYTES, TWO, sparse, map, take_a_snapshot, read_right},

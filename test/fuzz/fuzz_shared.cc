@@ -10,7 +10,7 @@
 // such a page goes on here, by the hook of the wait. And the original and its reflection are as long as their
 // views, and so is the object, so that a size in that range meets bytes.
 //
-// Input: u8 uses (bits 0-1 domain, 2-3 policy, 4 sparse), then steps, u8 what, and by what % 16:
+// Input: u8 uses (bits 0-1 domain, 2-3 policy (% 3), 4 sparse), then steps, u8 what, and by what % 16:
 //   0-5      u32 place, u64 value   stores 8 bytes: place % 8 tells where, the rest how far in
 //   6, 7     the same, 4 bytes
 //   8        u32 offset, u16 n      reads
@@ -110,7 +110,7 @@ ato_options options_of(unsigned uses)
     ato_options o = {};
     o.struct_size = sizeof(o);
     o.domain = domains[uses & 3];
-    o.read_policy = static_cast<int>(uses >> 2 & 3);
+    o.read_policy = static_cast<int>((uses >> 2 & 3) % 3);
     o.max_size = MOST;
     return o;
 }

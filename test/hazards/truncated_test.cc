@@ -310,44 +310,42 @@ TEST(TruncatedOnADisk, CallsFailWithEio)
 
 TEST(TruncatedForAReader, ReadsFailWithASentence)
 {
-    for (Target target : {ORIGINAL, REFLECTION, MANIFEST, SHARED})
-        for (bool watches : {true, false}) {
-            TempDir dir;
-            const std::string path = dir / "file";
-            write_file(path, pattern(SIZE, 1));
-            if (!watches && target == SHARED) // it uses none
-                continue;
-            EXPECT_EQ(
-                in_child([&] {
-                    auto writer =
-                        std::make_unique<Mapped>(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
-                    if (!*writer || !writer->write(500 * PAGE, pattern(PAGE * 2, 2)))
-                        return 1;
-                    if (!watches)
-                        writer.reset();
-                    const Fd fd(path, O_RDONLY);
-                    const ato_options o = options();
-                    auto at = static_cast<char *>(ato_mmap_opt(SIZE, fd, 0, &o));
-                    if (at == MAP_FAILED)
-                        return 2;
-                    const Bytes before = pattern(PAGE * 2, 2);
-                    Bytes bytes(2 * PAGE);
-                    if (!ato_memcpy(bytes.data(), at + 500 * PAGE, 2 * PAGE) || bytes != before)
-                        return 3;
-                    if (!cut(file_of(path, target), 0))
-                        return 4;
-                    Bytes content = over(pattern(SIZE, 1), 500 * PAGE, before);
-                    for (uint64_t page : {500u, 501u, 400u}) {
-                        const bool done = ato_memcpy(bytes.data(), at + page * PAGE, PAGE);
-                        if (done ? memcmp(bytes.data(), &content[page * PAGE], PAGE) != 0
-                                 : !*ato_errormsg())
-                            return 5;
-                    }
-                    return ato_munmap(at, SIZE, ATO_UNMAP_FAST) == 0 ? 0 : 7;
-                }),
-                0)
-                << targets[target] << (watches ? " watching" : " quiet");
-        }
+    for (Target target : {ORIGINAL, REFLECTION, MANIFEST, SHARED}) {
+        TempDir dir;
+        const std::string path = dir / "file";
+        write_file(path, pattern(SIZE, 1));
+        Peer writer([&](const std::function<void()> &wait) {
+            Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
+            if (!m || !m.write(500 * PAGE, pattern(PAGE * 2, 2)))
+                return 1;
+            wait();
+            return 0;
+        });
+        ASSERT_TRUE(writer.is_ready());
+        EXPECT_EQ(in_child([&] {
+                      const Fd fd(path, O_RDONLY);
+                      const ato_options o = options();
+                      auto at = static_cast<char *>(ato_mmap_opt(SIZE, fd, 0, &o));
+                      if (at == MAP_FAILED)
+                          return 2;
+                      const Bytes before = pattern(PAGE * 2, 2);
+                      Bytes bytes(2 * PAGE);
+                      if (!ato_memcpy(bytes.data(), at + 500 * PAGE, 2 * PAGE) || bytes != before)
+                          return 3;
+                      if (!cut(file_of(path, target), 0))
+                          return 4;
+                      Bytes content = over(pattern(SIZE, 1), 500 * PAGE, before);
+                      for (uint64_t page : {500u, 501u, 400u}) {
+                          const bool done = ato_memcpy(bytes.data(), at + page * PAGE, PAGE);
+                          if (done ? memcmp(bytes.data(), &content[page * PAGE], PAGE) != 0
+                                   : !*ato_errormsg())
+                              return 5;
+                      }
+                      return ato_munmap(at, SIZE, ATO_UNMAP_FAST) == 0 ? 0 : 7;
+                  }),
+                  0)
+            << targets[target];
+    }
 }
 
 // ---- the program's own action ------------------------------------------------------------------------

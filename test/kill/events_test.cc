@@ -64,8 +64,8 @@ const Story stories[] = {
     {"OnePageEager", 1, MAPPED, {write(A, 4100, 3000)}, ATO_READ_EAGER},
     {"Pages", 1, MAPPED, {PAGES}},
     {"PagesEager", 1, MAPPED, {{Step::WriteEager, A, 1000, 7000}}},
-    {"Rtm", 1, {MAP}, {PAGES}, ATO_READ_LAZY, ATO_RTM_ONLY},
-    {"RtmEager", 1, {MAP}, {PAGES}, ATO_READ_EAGER, ATO_RTM_ONLY},
+    {"Rtm", 1, {MAP}, {PAGES}, ATO_READ_LAZY, 0},
+    {"RtmEager", 1, {MAP}, {PAGES}, ATO_READ_EAGER, 0},
     {"Fill", 1, MAPPED, {{Step::Fill, A, 3000, 6000}}},
     {"CopyFromOtherFile", 2, MAPPED, {{Step::Copy, A, 200, 9000}}},
     {"Deploy", 1, MAPPED, {{Step::Deploy, A, 0, SIZE}}},
@@ -150,7 +150,7 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
     }
     void SetUp() override
     {
-        if ((story.flags & ATO_RTM_ONLY) && !(domain == ATO_DOMAIN_PROCESS && persist_rtm_works()))
+        if (!(story.flags & ATO_NO_RTM) && !(domain == ATO_DOMAIN_PROCESS && persist_rtm_works()))
             GTEST_SKIP() << "hardware transactions do not commit on this CPU";
     }
     ato_options wish() const
@@ -435,7 +435,7 @@ Parameters in(const std::vector<int> &domains, bool (*fits)(const Story &s))
     Parameters all;
     for (int domain : domains)
         for (const Story &s : stories)
-            if (fits(s) && (!(s.flags & ATO_RTM_ONLY) || domain == ATO_DOMAIN_PROCESS))
+            if (fits(s) && ((s.flags & ATO_NO_RTM) || domain == ATO_DOMAIN_PROCESS))
                 all.emplace_back(domain, s);
     return all;
 }

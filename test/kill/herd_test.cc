@@ -13,8 +13,6 @@
 #include <gtest/gtest.h>
 #include <ostream>
 
-extern "C" bool persist_rtm_works(void);
-
 namespace herds
 {
 
@@ -47,8 +45,6 @@ TEST_P(Herds, KeepEveryRecordAndTransferWholeWhileTheirMembersAreKilled)
     const Case &c = GetParam();
     if (c.plan.users[0].uid && geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";
-    if ((c.plan.flags & ATO_RTM_ONLY) && !persist_rtm_works())
-        GTEST_SKIP() << "hardware transactions do not commit on this CPU";
     Herd herd(c.plan);
     ASSERT_EQ(herd.live(rig::rounds(c.ms)), "");
     EXPECT_EQ(herd.end(), "");
@@ -67,13 +63,12 @@ static std::vector<Case> cases()
         {"Pmem", {ATO_DOMAIN_PMEM, 0}, 2500},
         {"Process", {ATO_DOMAIN_PROCESS, 0}},
         {"ProcessJournal", {ATO_DOMAIN_PROCESS, ATO_NO_RTM}},
-        {"ProcessRtm", {ATO_DOMAIN_PROCESS, ATO_RTM_ONLY}},
         {"Eadr", {ATO_DOMAIN_EADR, 0, 2, 2}, 1000},
         {"EadrJournal", {ATO_DOMAIN_EADR, ATO_NO_RTM}, 1000},
         {"Msync", {ATO_DOMAIN_MSYNC, 0}, 2000},
         {"MsyncOnDisk", {ATO_DOMAIN_MSYNC, 0, 2, 1, 1, disk}, 2000},
         {"PmemThreads", {ATO_DOMAIN_PMEM, 0, 2, 1, 3}},
-        {"ProcessRtmThreads", {ATO_DOMAIN_PROCESS, ATO_RTM_ONLY, 2, 1, 3}},
+        {"ProcessThreads", {ATO_DOMAIN_PROCESS, 0, 2, 1, 3}},
         {"ProcessJournalThreads", {ATO_DOMAIN_PROCESS, ATO_NO_RTM, 2, 1, 3}},
         {"TwoUsers", {ATO_DOMAIN_PMEM, 0, 3, 2, 1, memory, {owner, member}}, 2000},
         {"ReadOnly", {ATO_DOMAIN_PMEM, 0, 3, 2, 1, memory, {}, true}, 2000},

@@ -50,7 +50,7 @@ void map_file(Process &p, File file, int policy)
 
 void map_files(Process &p, rig::Random &random)
 {
-    const int policy = static_cast<int>(random.below(4));
+    const int policy = static_cast<int>(random.below(3));
     const bool backwards = random.chance(50);
     for (unsigned i = 0; i < FILES; i++)
         map_file(p, static_cast<File>(backwards ? FILES - 1 - i : i), policy);
@@ -131,11 +131,7 @@ template <class Body> void transact(Life &l, Body body)
         if (l.random.chance(95))
             done = commit(l, t.tx);
         else
-            std::thread([&] {
-                if (ato_tx_adopt(t.tx) < 0)
-                    fail(l, "cannot adopt");
-                done = commit(l, t.tx);
-            }).join();
+            std::thread([&] { done = commit(l, t.tx); }).join();
         if (done)
             return;
     }
@@ -237,15 +233,11 @@ void write_record(Life &l, unsigned record)
     Noted noted(l, record);
     std::vector<uint64_t> words(r.n / 8, noted.number);
     const unsigned flags = l.random.chance(70) ? 0 : static_cast<unsigned>(l.random.below(4));
-    auto write = [&]() -> const void * {
-        if (l.plan.plain)
-            return std::memcpy(l.at(r), words.data(), r.n);
-        return ato_memcpy_opt(l.at(r), words.data(), r.n, flags);
-    };
     noted.begin();
-    while (!write()) /* a hardware transaction may abort for a while: nothing has changed */
-        if (errno != EOPNOTSUPP)
-            fail(l, "cannot write");
+    if (l.plan.plain)
+        std::memcpy(l.at(r), words.data(), r.n);
+    else if (!ato_memcpy_opt(l.at(r), words.data(), r.n, flags))
+        fail(l, "cannot write");
     noted.done();
 }
 
@@ -344,13 +336,6 @@ const Deed of_writers[] = {
     {7, deploy},
 };
 /* By hardware transactions only, which do not span files. */
-const Deed of_small_writers[] = {
-    {10, read_record},
-    {30, [](Life &l) { write_record(l, SHORT); }},
-    {30, [](Life &l) { write_record(l, LONG); }},
-    {10, deploy},
-};
-
 void do_something(Life &l)
 {
     if (l.plan.plain)
@@ -359,8 +344,6 @@ void do_something(Life &l)
         read_record(l);
     else if (l.process.reader)
         l.random.weighted(of_readers).run(l);
-    else if (l.plan.flags & ATO_RTM_ONLY)
-        l.random.weighted(of_small_writers).run(l);
     else
         l.random.weighted(of_writers).run(l);
     l.board.done[l.self]++;

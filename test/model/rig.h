@@ -304,7 +304,7 @@ inline std::vector<std::string> names_in(const std::string &folder)
 
 inline std::string policy_name(int policy)
 {
-    static const char *const names[] = {"Lazy", "Gather", "Adaptive", "Eager"};
+    static const char *const names[] = {"Lazy", "Gather", "Eager"};
     return names[policy];
 }
 

@@ -33,7 +33,7 @@ void Steps::map_part(File &f)
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
     f.part_begin = random.below(pages) * PAGE;
     size_t n = random.within(1, f.bytes.size() - f.part_begin);
-    int policy = static_cast<int>(random.below(4));
+    int policy = static_cast<int>(random.below(3));
     f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
     ASSERT_TRUE(f.part.base) << ato_errormsg();
 }
@@ -48,12 +48,6 @@ void Steps::count(const rig::Map &m)
 }
 
 /* ---- places ---- */
-
-size_t Steps::longest() const
-{
-    /* A hardware transaction has room for some words; an epoch with more could not end. */
-    return setup.commit == Commit::Rtm ? PAGE + 100 : LONGEST;
-}
 
 /* n bytes, or as many as there are, between two offsets of a file. */
 Steps::Range Steps::within(size_t file, size_t begin, size_t end, size_t n)
@@ -77,7 +71,7 @@ Steps::Range Steps::range_to_read()
     size_t file = random.below(2), size = files[file].bytes.size();
     /* Near the begin of the file most of them meet. */
     size_t end = random.chance(60) ? std::min(size, 8 * PAGE) : size;
-    return within(file, 0, end, random.log_uniform(random.chance(80) ? 3 * PAGE : longest()));
+    return within(file, 0, end, random.log_uniform(random.chance(80) ? 3 * PAGE : LONGEST));
 }
 
 Steps::Range Steps::any_range()
@@ -258,10 +252,6 @@ bool Steps::went(bool done, int expected, Refused refusal)
     if (done) {
         EXPECT_EQ(expected, 0) << "done, and should have failed";
         return expected == 0;
-    }
-    if (!expected && error == EOPNOTSUPP && setup.commit == Commit::Rtm) {
-        tally.refused++; /* a hardware transaction may always abort; nothing has changed */
-        return false;
     }
     EXPECT_EQ(error, expected) << ato_errormsg();
     return false;

@@ -76,7 +76,6 @@ class Steps
     };
 
     /* Places. */
-    size_t longest() const;
     Range range_to_read();
     Range any_range();
     Range range_in(Page page);

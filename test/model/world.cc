@@ -25,7 +25,7 @@ static bool rtm_may_commit(const Setup &s)
 std::vector<Setup> setups()
 {
     std::vector<Setup> all;
-    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER})
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_EAGER})
         for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
             for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
                 Setup s{policy, domain, commit};
@@ -66,9 +66,7 @@ World::World(const Setup &s, rig::Random &r, size_t bytes) : setup(s), random(r)
 
 ato_options options_of(const Setup &s, int policy)
 {
-    unsigned flags = s.commit == Commit::Rtm       ? ATO_RTM_ONLY
-                     : s.commit == Commit::Journal ? ATO_NO_RTM
-                                                   : 0;
+    const unsigned flags = s.commit == Commit::Journal ? ATO_NO_RTM : 0;
     ato_options o = rig::options(policy, s.domain, flags);
     o.format = s.commit == Commit::Journal ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE;
     return o;
@@ -87,7 +85,7 @@ void World::map_part(File &f)
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
     f.part_begin = random.below(pages) * PAGE;
     size_t n = random.within(1, f.bytes.size() - f.part_begin);
-    int policy = random.chance(50) ? setup.policy : static_cast<int>(random.below(4));
+    int policy = random.chance(50) ? setup.policy : static_cast<int>(random.below(3));
     f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
     ASSERT_TRUE(f.part.base) << f.path << ": " << ato_errormsg();
     setup.prepare(f.part.base);
@@ -208,11 +206,6 @@ bool World::accepted(const void *returned, const Place &p)
     if (returned) {
         EXPECT_EQ(returned, p.address());
         return true;
-    }
-    if (setup.commit == Commit::Rtm && errno == EOPNOTSUPP) {
-        tally.refused++; /* a hardware transaction may always abort; then nothing has changed */
-        expect_read(p);
-        return false;
     }
     ADD_FAILURE() << ato_errormsg();
     return false;

@@ -23,7 +23,7 @@ namespace model
 
 enum class Commit {
     Single,  /* every write stays within one page */
-    Rtm,     /* hardware transactions or nothing */
+    Rtm,     /* hardware transactions, where they commit */
     Journal, /* hardware transactions forbidden */
 };
 
@@ -47,9 +47,9 @@ inline void PrintTo(const Setup &s, std::ostream *out)
     *out << name_of(s);
 }
 
-/* What all mappings of a world did. */
+/* What was done in a world: some of it is counted twice. */
 struct Tally {
-    uint64_t single = 0, rtm = 0, journal = 0, deployed = 0, refused = 0;
+    uint64_t single = 0, rtm = 0, journal = 0, deployed = 0;
 };
 
 class World
@@ -104,7 +104,7 @@ class World
     void make_plain(File &f);
     void start_plain();
 
-    /* True if the call was done; otherwise it was refused as allowed, or the test has failed. */
+    /* True if the call was done; otherwise the test has failed. */
     bool accepted(const void *returned, const Place &p);
     void expect_read(const Place &p);
     void expect_plain_loads(const Place &p, const char *when);

@@ -37,7 +37,7 @@ inline void PrintTo(const Path &p, std::ostream *out)
 inline std::vector<Path> all_paths()
 {
     std::vector<Path> all;
-    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER}) {
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_EAGER}) {
         all.push_back({policy, ATO_DOMAIN_PROCESS, 0});
         all.push_back({policy, ATO_DOMAIN_PROCESS, ATO_NO_RTM});
         all.push_back({policy, ATO_DOMAIN_PMEM, 0});

@@ -286,35 +286,6 @@ TEST_F(Map, StrayStoreThroughTheViewFaultsAndChangesNothing)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_F(Map, WritableViewTakesStoresAndAtomicWrites)
-{
-    Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_WRITABLE_VIEW));
-    ASSERT_TRUE(m) << m.sentence;
-    m.base[10] = 'x';
-    content[10] = 'x';
-    EXPECT_EQ(m.read(), content);
-    EXPECT_TRUE(m.write(5000, pattern(100, 2)));
-    EXPECT_EQ(m.read(5000, 100), pattern(100, 2));
-    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
-    EXPECT_EQ(read_file(path)[10], 'x');
-}
-
-TEST_F(Map, WritableViewOfAReadOnlyDescriptorIsReadOnly)
-{
-    int status = in_child([&] {
-        signal(SIGSEGV, SIG_DFL);
-        Mapped writer(path);
-        Fd fd(path, O_RDONLY);
-        ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_LAZY, ATO_WRITABLE_VIEW);
-        void *at = ato_mmap_opt(SIZE, fd, 0, &o);
-        if (!writer || at == MAP_FAILED)
-            return 1;
-        *static_cast<volatile char *>(at) = 'x';
-        return 0;
-    });
-    EXPECT_EQ(status, 256 + SIGSEGV);
-}
-
 TEST_F(Map, PlainLoadsAreRightAfterADeploy)
 {
     Mapped m(path);

@@ -171,17 +171,6 @@ TEST_F(Options, NoRtmMeansTheJournal)
     EXPECT_EQ(m.stat().commits_rtm, 0u);
 }
 
-TEST_F(Options, RtmOnlyIsAnErrorWhereTheJournalWouldBeNeeded)
-{
-    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_LAZY, ATO_RTM_ONLY));
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_FALSE(m.write(0, pattern(9000, 2)));
-    EXPECT_EQ(m.error, EOPNOTSUPP);
-    EXPECT_NE(m.sentence.find(path), std::string::npos);
-    EXPECT_EQ(m.read(), pattern(10000, 1));
-    EXPECT_TRUE(m.write(0, pattern(4096, 2))) << "one page needs neither";
-}
-
 TEST_F(Options, EagerPolicyLeavesThePlainFileCurrent)
 {
     Mapped m(path, options(ATO_DOMAIN_AUTO, ATO_READ_EAGER));

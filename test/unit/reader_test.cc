@@ -59,24 +59,44 @@ TEST_F(Reader, ContinuesWhileWritersMapAndUnmap)
     EXPECT_EQ(read_file(path), content);
 }
 
-TEST_F(Reader, OfAnUnmappedFileWithAReflectionGathersAndChangesNothing)
+TEST_F(Reader, IsRefusedWhileNobodyHasTheFileMappedAndItIsNotPlain)
 {
     leave_slices();
     ASSERT_NE(read_file(path), content) << "else the test shows nothing";
     const auto before = everything();
-    {
-        Watched r(path);
-        ASSERT_TRUE(r.base) << r.sentence;
-        for (size_t n : {SIZE, size_t(4096), size_t(100)})
-            EXPECT_EQ(r.read(0, n), Bytes(&content[0], &content[n]));
-        struct ato_status st = {};
-        st.struct_size = sizeof(st);
-        ASSERT_EQ(ato_stat(r.base, &st), 0);
-        EXPECT_EQ(st.size, SIZE);
-        EXPECT_GT(st.slices_in_reflection, 0u);
-        EXPECT_EQ(st.reads, 3u);
-    }
+    Watched r(path);
+    EXPECT_FALSE(r.base);
+    EXPECT_EQ(r.error, EAGAIN);
+    EXPECT_NE(r.sentence.find(path + " is not plain"), std::string::npos) << r.sentence;
     EXPECT_EQ(everything(), before);
+    Writer w(path, {write(100, 5), unmap(ATO_UNMAP_SPATIAL)});
+    w.act();
+    {
+        Watched beside(path);
+        ASSERT_TRUE(beside.base) << beside.sentence;
+        EXPECT_EQ(beside.read(), content);
+    }
+    w.act();
+    w.end();
+    Watched plain(path);
+    ASSERT_TRUE(plain.base) << plain.sentence;
+    EXPECT_EQ(plain.read(), content);
+}
+
+// The reader has not seen a writer yet, so it keeps no shared memory.
+TEST_F(Reader, OfAPlainFileIsRefusedItsBytesAfterAFastUnmapUntilAWriterComesBy)
+{
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    EXPECT_EQ(r.read(), content);
+    leave_slices();
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(r.read(), Bytes());
+        EXPECT_EQ(r.error, EAGAIN) << ato_errormsg();
+    }
+    Writer w(path, {write(100, 3)});
+    w.act();
+    EXPECT_EQ(r.read(), content);
 }
 
 TEST_F(Reader, KnowsTheCurrentSizeOfTheFile)
@@ -96,10 +116,9 @@ TEST_F(Reader, KnowsTheCurrentSizeOfTheFile)
     EXPECT_EQ(ato_size(r.base + 4096), 5000) << ato_errormsg();
 }
 
-// Without another process the reader does not keep the reflection from being removed.
+// Without a read meanwhile the reader does not keep the reflection from being removed.
 TEST_F(Reader, NoticesThatTheFileBecamePlain)
 {
-    leave_slices();
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(r.read(), content);
@@ -124,7 +143,7 @@ TEST_F(Reader, IsRefusedUntilAWriterHasRecoveredTheFile)
     Watched r(path);
     EXPECT_FALSE(r.base);
     EXPECT_EQ(r.error, EAGAIN);
-    EXPECT_NE(r.sentence.find("recovered"), std::string::npos) << r.sentence;
+    EXPECT_NE(r.sentence.find("is not plain"), std::string::npos) << r.sentence;
     EXPECT_NE(r.sentence.find(path), std::string::npos) << r.sentence;
     EXPECT_EQ(everything(), before);
     Writer w(path, {[](Mapped &) { return true; }});
@@ -132,27 +151,6 @@ TEST_F(Reader, IsRefusedUntilAWriterHasRecoveredTheFile)
     Watched now(path);
     ASSERT_TRUE(now.base) << now.sentence;
     EXPECT_EQ(now.read(), content);
-}
-
-// Without its places a read would take the bytes of the file itself.
-TEST_F(Reader, OfADamagedSparseReflectionFailsEachTime)
-{
-    if (!sparse())
-        GTEST_SKIP();
-    Watched r(path);
-    ASSERT_TRUE(r.base) << r.sentence;
-    leave_slices();
-    const uint64_t none[2] = {0, 0}, second_of_page_1[2] = {1, 1};
-    write_at(reflection_of(path), 9 * sizeof(none), second_of_page_1, sizeof(none));
-    for (int i = 0; i < 3; i++) {
-        EXPECT_TRUE(r.read().empty());
-        EXPECT_EQ(r.error, EUCLEAN) << ato_errormsg();
-    }
-    write_at(reflection_of(path), 9 * sizeof(none), none, sizeof(none));
-    EXPECT_EQ(r.read(), content);
-    Writer w(path, {write(100, 3)}); // no lock was left
-    w.act();
-    EXPECT_EQ(r.read(), content);
 }
 
 TEST_F(Reader, SeesTheFileGrowAndShrinkWithoutACall)
@@ -176,7 +174,8 @@ TEST_F(Reader, SeesTheFileGrowAndShrinkWithoutACall)
 
 TEST_F(Reader, CannotReservePagesAndCanBeCopiedFrom)
 {
-    leave_slices();
+    Writer w(path, {write(3000, 2)});
+    w.act();
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(ato_memcpy(r.base, "x", 1), nullptr);
@@ -231,7 +230,8 @@ TEST_F(Reader, MayBeInTheProcessOfAWriter)
 
 TEST_F(Reader, InAForkedChildIsUnmappedAndMayMapAgain)
 {
-    leave_slices();
+    Writer w(path, {write(3000, 2)});
+    w.act();
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(in_child([&] {
@@ -300,19 +300,14 @@ TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileThatBecomesPlainAgain)
     EXPECT_EQ(r.read(), news);
 }
 
-TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileWithAReflection)
+TEST_F(ReaderDuringAChange, IsRefusedAFileThatIsUnmappedFast)
 {
-    leave_slices();
-    for (int mode : {ATO_UNMAP_FAST, ATO_UNMAP_SPATIAL}) {
-        Watched r(path);
-        ASSERT_TRUE(r.base) << r.sentence;
-        const Bytes some = pattern(SIZE, 8 + mode);
-        const Bytes seen =
-            read_around(r, SIZE, [&](Mapped &m) { return m.write(0, some) && m.unmap(mode) == 0; });
-        EXPECT_TRUE(seen == content || seen == some);
-        content = some;
-        EXPECT_EQ(r.read(), content);
-    }
+    Watched r(path);
+    ASSERT_TRUE(r.base) << r.sentence;
+    const Bytes seen = read_around(
+        r, SIZE, [&](Mapped &m) { return m.write(0, news) && m.unmap(ATO_UNMAP_FAST) == 0; });
+    EXPECT_EQ(seen, Bytes());
+    EXPECT_EQ(r.error, EAGAIN) << ato_errormsg();
 }
 
 // Pages that no process has touched have no state that could change.
@@ -333,36 +328,6 @@ TEST_F(ReaderDuringAChange, SeesOneMomentOfAFileThatIsMadeShorterAndLongerAgain)
         _exit(r.base && (seen == content || seen == cut) && r.read() == cut && !HasFailure() ? 0
                                                                                              : 1);
     }
-    int status = -1;
-    EXPECT_EQ(waitpid(pid, &status, 0), pid);
-    EXPECT_EQ(status, 0);
-}
-
-// The reflection that the reader uses is set aside.
-TEST_F(ReaderDuringAChange, SeesTheFileIfItIsPreferredToItsReflection)
-{
-    leave_slices();
-    Watched r(path);
-    ASSERT_TRUE(r.base) << r.sentence;
-    EXPECT_EQ(r.read(), content);
-    const Bytes plain = pattern(SIZE, 9);
-    write_file(path, plain); // not through the library
-    EXPECT_TRUE(r.read().empty());
-    EXPECT_EQ(r.error, ESTALE) << ato_errormsg();
-    Pipe written, end;
-    pid_t pid = fork();
-    ASSERT_GE(pid, 0);
-    if (pid == 0) {
-        ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER, ATO_PREFER_FILE);
-        Mapped m(path, o);
-        bool good = m && m.write(0, news);
-        written.tell();
-        end.hear();
-        _exit(good ? 0 : 1);
-    }
-    ASSERT_TRUE(written.hear());
-    EXPECT_EQ(r.read(), news);
-    end.tell();
     int status = -1;
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
     EXPECT_EQ(status, 0);

@@ -253,7 +253,6 @@ TEST_F(SettleReader, IsRefusedUntilAWriterSettles)
 // No other process has the file mapped when the reader maps it. Then a process maps it and dies.
 TEST_F(SettleReader, FindsAProcessThatMappedTheFileLaterAndDied)
 {
-    leave_slices();
     Watched r(path);
     ASSERT_TRUE(r.base) << r.sentence;
     EXPECT_EQ(ato_settle(r.base), 0) << ato_errormsg();

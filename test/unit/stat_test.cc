@@ -32,13 +32,13 @@ class Stat : public testing::Test
 
 TEST_F(Stat, NewMappingHasCountersOfZero)
 {
-    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_ADAPTIVE));
+    Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m);
     const struct ato_status st = m.stat();
     EXPECT_EQ(st.struct_size, sizeof(st));
     EXPECT_EQ(st.domain, ATO_DOMAIN_PMEM);
     EXPECT_EQ(st.format, sparse() ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
-    EXPECT_EQ(st.read_policy, ATO_READ_ADAPTIVE);
+    EXPECT_EQ(st.read_policy, ATO_READ_GATHER);
     /* From `size` on there are numbers only, and no bytes between them. */
     constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_status, size)) / sizeof(uint64_t);
     uint64_t counted[numbers], expected[numbers] = {SIZE};
@@ -134,17 +134,23 @@ TEST_F(Stat, SkippedSlicesCostNothing)
     EXPECT_EQ(st.flips, 0u);
 }
 
-TEST_F(Stat, CountersArePerMappingAndStatesPerFile)
+TEST_F(Stat, TellsOfAllMappingsOfTheFile)
 {
     Mapped a(path, options(0, ATO_READ_GATHER)), b(path, options(), 4096, 4096);
     ASSERT_TRUE(a && b);
     ASSERT_TRUE(a.write(599 * 4096, pattern(128, 2))); // in the second chunk
     EXPECT_EQ(a.stat().writes, 1u);
-    EXPECT_EQ(b.stat().writes, 0u);
+    EXPECT_EQ(b.stat().writes, 1u);
     EXPECT_EQ(b.stat().slices_in_reflection, 2u);
     EXPECT_EQ(b.stat().size, SIZE);
     ASSERT_TRUE(a.write(0, pattern(64, 2))); // in the first too
     EXPECT_EQ(b.stat().slices_in_reflection, 3u);
+    EXPECT_EQ(a.unmap(ATO_UNMAP_FAST), 0) << a.sentence;
+    EXPECT_EQ(b.stat().writes, 2u);
+    EXPECT_EQ(b.unmap(ATO_UNMAP_FAST), 0) << b.sentence;
+    Mapped anew(path);
+    ASSERT_TRUE(anew);
+    EXPECT_EQ(anew.stat().writes, 0u);
 }
 
 TEST_F(Stat, AllThreadsAreCounted)

@@ -65,7 +65,6 @@ TEST_P(Tx, HandleOfAnEndedTransactionIsEinval)
     EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EINVAL, "open"));
     EXPECT_TRUE(refused(ato_tx_abort(t) < 0, EINVAL, "open"));
     EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EINVAL, "open"));
-    EXPECT_TRUE(refused(ato_tx_adopt(t) < 0, EINVAL, "open"));
     // Also if its place is used again.
     u = begin();
     EXPECT_NE(t, u);
@@ -79,20 +78,17 @@ TEST_P(Tx, HandleOfAnEndedTransactionIsEinval)
     EXPECT_TRUE(refused(ato_tx_commit(reinterpret_cast<ato_tx *>(-1)) < 0, EINVAL, "open"));
 }
 
-TEST_P(Tx, BelongsToItsThreadUntilAnotherThreadAdoptsIt)
+TEST_P(Tx, AnyThreadGoesOnWithIt)
 {
     ato_tx *t = begin();
     put(t, PAGE, pattern(5 * PAGE, 2));
     std::thread([&] {
-        EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EPERM, "another thread"));
-        EXPECT_TRUE(refused(!ato_tx_memcpy(t, m->base, "x", 1, 0), EPERM, "another thread"));
-        ASSERT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
         put(t, 2 * PAGE, pattern(PAGE, 3));
         EXPECT_EQ(seen_by(t), mine);
+        EXPECT_TRUE(refused(!ato_memcpy(m->base + PAGE, "x", 1), EDEADLK, "of this thread"));
     }).join();
-    EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EPERM, "another thread"));
-    ASSERT_EQ(ato_tx_adopt(t), 0); // of a thread that has ended
-    ASSERT_EQ(ato_tx_adopt(t), 0);
+    put(t, 8 * PAGE, pattern(PAGE, 4)); // that thread has ended
+    EXPECT_TRUE(refused(!ato_memcpy(m->base + PAGE, "x", 1), EDEADLK, "of this thread"));
     ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     EXPECT_EQ(m->read(), mine);
 }
@@ -169,10 +165,8 @@ TEST_P(Tx, ForkedChildHasNoTransaction)
     int status = in_child([&] {
         if (ato_tx_commit(t) == 0 || errno != EINVAL)
             return 1;
-        if (ato_tx_adopt(t) == 0)
-            return 2;
         ato_tx *own = ato_tx_begin(0);
-        return !own || own == t || ato_tx_abort(own) < 0 ? 3 : 0;
+        return !own || own == t || ato_tx_abort(own) < 0 ? 2 : 0;
     });
     EXPECT_EQ(status, 0);
     EXPECT_EQ(seen_by(t), mine);

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <thread>
 
@@ -33,7 +32,7 @@ class TxPlaces : public testing::Test
 };
 
 // Else the last place of each thread would stay with a thread that has ended.
-TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndTransactionsKeepNoPlace)
+TEST_F(TxPlaces, ThreadsThatOnlyEndTransactionsKeepNoPlace)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m) << m.sentence;
@@ -42,7 +41,6 @@ TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndTransactionsKeepNoPlace)
         ato_tx *t = ato_tx_begin(0);
         ASSERT_NE(ato_tx_memcpy(t, m.base, "x", 1, 0), nullptr);
         std::thread([&] {
-            ASSERT_EQ(ato_tx_adopt(t), 0) << ato_errormsg();
             EXPECT_EQ(i % 2 ? ato_tx_commit(t) : ato_tx_abort(t), 0) << ato_errormsg();
         }).join();
     }
@@ -53,50 +51,6 @@ TEST_F(TxPlaces, ThreadsThatOnlyAdoptAndEndTransactionsKeepNoPlace)
         delete own;
     }
     EXPECT_LE(use_tx_places(), before + 3);
-}
-
-// The owner can use its transaction while another thread tries to adopt it.
-TEST_F(TxPlaces, OwnerIsNotRefusedWhenAnotherThreadIs)
-{
-    Mapped m(path, options(ATO_DOMAIN_PMEM));
-    ASSERT_TRUE(m) << m.sentence;
-    std::atomic<ato_tx *> shared{nullptr};
-    std::atomic<bool> over{false};
-    std::atomic<unsigned> refused{0}, taken{0};
-    std::thread other([&] {
-        while (!over) {
-            ato_tx *t = shared;
-            if (!t)
-                continue;
-            if (ato_tx_adopt(t) == 0) {
-                taken++;
-                EXPECT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
-            } else {
-                EXPECT_TRUE(errno == EBUSY || errno == EINVAL) << ato_errormsg();
-                refused += errno == EBUSY;
-            }
-        }
-    });
-    unsigned lost = 0;
-    for (int i = 0; refused < 100 && taken < 10000 && i < 1000000; i++) {
-        const struct ato_tx_options patient = {sizeof(patient), 0, 60000, 0, 0};
-        ato_tx *t =
-            ato_tx_begin_opt(&patient); // the other thread may not run for some milliseconds
-        shared = t;
-        bool good = true;
-        for (size_t k = 0; k < 10 && good; k++)
-            good = ato_tx_memcpy(t, m.base + k * PAGE, "abc", 3, 0);
-        good = good && ato_tx_abort(t) == 0;
-        if (!good) {
-            ASSERT_TRUE(errno == EPERM || errno == EINVAL) << ato_errormsg();
-            lost++;
-            ASSERT_EQ(ato_tx_abort(t), -1) << "the thread owned it all the time";
-        }
-        shared = nullptr;
-    }
-    over = true;
-    other.join();
-    EXPECT_EQ(lost, taken) << "the owner was refused, the other thread " << refused << " times";
 }
 
 TEST_F(TxPlaces, PageOfAnAbortedGrowthHasNoKnownSpaceInTheNextOne)

@@ -181,7 +181,7 @@ TEST_P(Tx, ReadersNeverWait)
 {
     ato_tx *t = begin();
     put(t, 0, pattern(50 * PAGE, 2));
-    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_ADAPTIVE, ATO_READ_EAGER}) {
+    for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_EAGER}) {
         Mapped other(path, options(GetParam(), policy));
         ASSERT_TRUE(other) << other.sentence;
         for (int i = 0; i < 10; i++)

@@ -152,13 +152,12 @@ TEST_P(Writev, OfAnEpochArePartOfIt)
     EXPECT_EQ(m[0]->read(), model[0]);
 }
 
-// The source has slices in its reflection, where plain loads do not find them.
 TEST_P(Writev, TakeTheBytesOfAFileThatMayOnlyBeReadButNotInAnEpoch)
 {
     const Bytes a = pattern(3 * PAGE, 5);
     const ato_iovec late = range(1, 10, a);
     ASSERT_TRUE(ato_memcpy(late.dst, late.src, late.n)) << ato_errormsg();
-    ASSERT_EQ(m[1]->unmap(ATO_UNMAP_FAST), 0) << m[1]->sentence;
+    ASSERT_EQ(m[1]->unmap(ATO_UNMAP_SPATIAL), 0) << m[1]->sentence;
     const Fd fd(path(1), O_RDONLY);
     auto *source = static_cast<char *>(ato_mmap(nullptr, SIZE, PROT_READ, MAP_SHARED, fd, 0));
     ASSERT_NE(source, MAP_FAILED) << ato_errormsg();

@@ -273,10 +273,11 @@ static int check_marks(struct copied *c, const struct look *from,
 
 /* ---- the source ---- */
 
-static bool is_mapped_or_due(const struct look *l)
+/* Returns true if the file may have to be mapped for writing, so that it can be read. */
+static bool has_pairing(const struct look *l)
 {
-    return l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE || l->state == LOOK_BORN ||
-           l->state == LOOK_DEPLOYED;
+    return l->state == LOOK_IN_USE || l->state == LOOK_CLEAN || l->state == LOOK_RECOVERY_DUE ||
+           l->state == LOOK_BORN || l->state == LOOK_DEPLOYED;
 }
 
 /* Takes the mask off the copy of a database. */
@@ -402,11 +403,11 @@ static int copy_file(struct copied *c, const struct look *l)
 {
     static struct look again;
     const bool may_write = faccessat(AT_FDCWD, c->name, W_OK, AT_EACCESS) == 0;
-    bool writes = may_write && is_mapped_or_due(l);
+    bool writes = may_write && has_pairing(l);
     int r = copy_once(c, l, writes);
     /* Processes that use libato may have begun to write to it. Others cannot be kept from writing. */
     if (r > 0 && !writes && may_write && look_at(&again, c->name) == 0) {
-        writes = is_mapped_or_due(&again);
+        writes = has_pairing(&again);
         if (writes)
             r = copy_once(c, &again, true);
         look_close(&again);

@@ -57,12 +57,6 @@ ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
     return (ato_tx *)&some;
 }
 
-int ato_tx_adopt(ato_tx *tx)
-{
-    (void)tx;
-    return 0;
-}
-
 void *ato_tx_memcpy(ato_tx *tx, void *dst, const void *src, size_t n, unsigned flags)
 {
     (void)tx;
