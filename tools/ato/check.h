@@ -7,20 +7,7 @@
 
 #include "findings.h"
 #include "look.h"
-
-/* The objects that were checked, by device and inode: a hash table with linear probing. */
-struct seen {
-    struct seen_one {
-        uint64_t device, inode;
-        bool used;
-    } * all;
-    size_t n, room; /* room: 0 or a power of two */
-};
-
-bool seen_has(const struct seen *s, uint64_t device, uint64_t inode);
-
-/* Adds the object. Returns true if it was in the set already. */
-bool seen_before(struct seen *s, uint64_t device, uint64_t inode);
+#include "seen.h"
 
 struct check {
     struct findings findings;

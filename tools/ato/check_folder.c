@@ -260,8 +260,7 @@ void check_folder(struct check *c, const char *name)
         check_reflections(&around);
     if (l.reflections) {
         /* The files of these reflections are elsewhere, or in the folder around this one. */
-        free(around.originals.all);
-        memset(&around.originals, 0, sizeof(around.originals));
+        seen_free(&around.originals);
         around.folder = &own;
         around.beside = false;
         there = look_folder(&own, name);
@@ -271,7 +270,7 @@ void check_folder(struct check *c, const char *name)
             finding_add(&c->findings, there == -2 ? FINDING_ERROR : FINDING_BLIND, name, "%s",
                         report_sentence());
     }
-    free(around.originals.all);
+    seen_free(&around.originals);
     folder_close(&ato);
     folder_close(&own);
     close(l.fd);

@@ -181,13 +181,13 @@ static void check_attribute(struct check *c, const char *name, const struct look
 void check_look(struct check *c, const char *name, const struct look *l)
 {
     enum severity severity = FINDING_ERROR;
-    const size_t first = c->findings.n;
     char next[LOOK_NEXT];
     if (l->manifest.fd < 0 && l->state == LOOK_PLAIN) {
         c->plain++;
         return;
     }
     c->paired++;
+    c->findings.next = look_next(next, l, name);
     bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED &&
                !(l->state == LOOK_DAMAGED && l->manifest.found == MANIFEST_UNBORN);
     if (l->state == LOOK_PLAIN)
@@ -215,7 +215,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     if (l->problem[0] && !told)
         finding_add(&c->findings, severity, name, "%s", l->problem);
-    findings_advise(&c->findings, first, look_next(next, l, name));
+    c->findings.next = "";
     if (l->cut_growth && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "its growth from %" PRIu64 " bytes to %" PRIu64

@@ -151,41 +151,6 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     return locked < 0 || watched < 0 ? -1 : 0;
 }
 
-/* As shared_is_used() finds that there are some. */
-static void add_lost(const struct manifest_record *r, struct look_holders *h)
-{
-    struct shared_header header;
-    struct stat st;
-    const int fd = look_shared(r, &header);
-    const bool lives = fd >= 0 && fstat(fd, &st) == 0 && locks_ask(fd, 0, 1) == LOCKS_TAKEN;
-    struct shared_slot *slots = read_slots(fd);
-    for (unsigned i = 0; lives && slots && i < MANIFEST_SLOTS && h->count < LOOK_HOLDERS; i++) {
-        h->first[h->count] = (struct look_holder){.slot = i};
-        give_name(&h->first[h->count], &slots[i], &st);
-        h->count += h->first[h->count].pid != 0;
-    }
-    free(slots);
-    if (lives && !h->count)
-        h->first[h->count++] = (struct look_holder){0};
-}
-
-void look_lost_holders(const uint8_t id[16], struct look_holders *h)
-{
-    struct manifest_record r = {0};
-    char name[64];
-    memcpy(r.id, id, sizeof(r.id));
-    shared_name(name, id, 0);
-    const size_t n = (size_t)(strrchr(name, '-') - name); /* without the slash before */
-    DIR *all = opendir("/dev/shm");
-    for (const struct dirent *e; all && (e = readdir(all));)
-        if (strncmp(e->d_name, name + 1, n) == 0) {
-            r.shm_generation = strtoull(e->d_name + n, NULL, 16);
-            add_lost(&r, h);
-        }
-    if (all)
-        closedir(all);
-}
-
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
 {
     if (h->pid)
@@ -198,10 +163,7 @@ const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
 void look_holder_write(const struct look_holder *h, struct json *j)
 {
     json_number(j, "slot", h->slot);
-    if (h->pid)
-        json_number(j, "pid", h->pid);
-    else
-        json_null(j, "pid");
+    json_known(j, "pid", h->pid, h->pid);
     json_string(j, "command", h->pid ? h->command : NULL);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "judge.h"
 
+#include "lib/file/shared.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -185,15 +186,14 @@ void judge(struct look *l)
         return;
     }
     if (m->fd < 0 && has) {
-        char name[LOOK_NAME];
-        look_lost_holders(l->attribute.id, &l->holders);
+        l->holders.count = shared_is_used(l->attribute.id, &l->identity.trust) > 0;
         judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
                   "its attribute says that its reflection lies in '%s', and there is no such "
-                  "reflection there%s%s",
+                  "reflection there%s",
                   l->attribute.folder,
-                  l->holders.count ? ": that was removed or moved while the file is mapped by "
-                                   : "",
-                  l->holders.count ? look_holder_name(name, &l->holders.first[0]) : "");
+                  l->holders.count
+                      ? ": that was removed or moved while a process has the file mapped"
+                      : "");
     }
     if (m->fd < 0)
         return;

@@ -80,8 +80,10 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
             "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
             name);
     else if (l->holders.count && l->state == LOOK_LOST)
-        add_way(to, "close it there, so that it becomes plain (ATO_UNMAP_SPATIAL); after a kill "
-                    "the content of the reflection is lost");
+        add_way(to,
+                "close it there ('fuser %s' names the process), so that it becomes plain "
+                "(ATO_UNMAP_SPATIAL); after a kill the content of the reflection is lost",
+                name);
     else if (l->holders.count && l->ways)
         add_way(to, "unmap it in the processes that have it, or end them, and look at it again");
     else if ((l->state != LOOK_PLAIN && l->state < LOOK_COPIED) || l->ways & WAY_MAP)

@@ -141,9 +141,6 @@ int look_shared(const struct manifest_record *record, struct shared_header *h);
 /* Finds the processes that have the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
-/* Adds those that have the file of that id mapped, whose manifest is gone. */
-void look_lost_holders(const uint8_t id[16], struct look_holders *h);
-
 /* Stores "pid 12 (name)", or "a process that cannot be named", in `to`, and returns `to`. */
 #define LOOK_NAME 80
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h);

@@ -70,26 +70,6 @@ static bool append(const char *variable, const char *item)
     return done;
 }
 
-/* Makes a path absolute and free of symbolic links. The file itself may be missing, but not its folder. */
-static bool resolve(const char *path, char to[PATH_MAX])
-{
-    char head[PATH_MAX], tail[PATH_MAX];
-    if (realpath(path, to))
-        return true;
-    if (errno != ENOENT || strlen(path) >= sizeof(head))
-        return false;
-    const char *name = basename(strcpy(tail, path));
-    if (!realpath(dirname(strcpy(head, path)), to))
-        return false;
-    const size_t n = strlen(to);
-    if (n + strlen(name) + 2 > PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    (void)sprintf(to + n, "%s%s", n > 1 ? "/" : "", name);
-    return true;
-}
-
 /* Sets ATO_SQLITE_PATH to the paths of the options, if there are any. */
 static bool set_paths(char *const *paths)
 {
@@ -97,7 +77,7 @@ static bool set_paths(char *const *paths)
     if (*paths)
         unsetenv("ATO_SQLITE_PATH");
     for (; *paths; paths++) {
-        if (!resolve(*paths, path)) {
+        if (!text_resolve(path, *paths)) {
             warn("--path %s", *paths);
             return false;
         }
@@ -244,26 +224,26 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     }
     for (;;) {
         deploy_file(&d, path, &quiet);
-        if (d.result != MAPPED || !*left_ms)
+        if (d.o.result != MAPPED || !*left_ms)
             break;
         clock_nap(5000000);
         *left_ms -= *left_ms < 5 ? *left_ms : 5;
     }
-    const int fd = d.result <= MADE_PLAIN ? look_open(path, O_RDWR) : -1;
+    const int fd = d.o.result <= DONE ? look_open(path, O_RDWR) : -1;
     if (fd >= 0) {
         gc_shared_locks(fd);
         close(fd);
     }
-    if (d.result < MAPPED)
+    if (d.o.result < MAPPED)
         return true;
     fputs("ato: ", stderr), text_put(stderr, path);
-    if (d.result == MAPPED) {
+    if (d.o.result == MAPPED) {
         fprintf(stderr, " is still open in %s: when that has ended, run 'ato deploy %s'\n",
                 d.holders.count ? look_holder_name(name, &d.holders.first[0]) : "a process",
                 text_word(word, path));
         return true;
     }
-    fputs(" is not plain: ", stderr), text_put(stderr, d.why), putc('\n', stderr);
+    fputs(" is not plain: ", stderr), text_put(stderr, d.o.why), putc('\n', stderr);
     return false;
 }
 
@@ -343,44 +323,14 @@ const struct tool_command sqlite_command = {
     .operands = "PROGRAM [ARG...]",
     .what = "runs a program whose SQLite uses libato",
     .help =
-        "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases "
-        "that\n"
-        "it and its children open commit through libato. For programs that load SQLite as a "
-        "library\n"
-        "(libsqlite3.so), such as SQLite's shell, Python's module sqlite3, or programs in Go with\n"
-        "mattn/go-sqlite3 that were built with -tags libsqlite3. Has no effect on a program with\n"
-        "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID "
-        "(sudo):\n"
-        "if none of the processes was reached, or with --path opened none of those databases, a "
-        "line on\n"
-        "standard error says why at the end.\n"
-        "\n"
-        "Signals, also those that stop and continue it, reach PROGRAM as if it were started "
-        "without\n"
-        "this command, which ends as PROGRAM ends: with its exit status, or by the same signal.\n"
-        "\n"
-        "--path PATH  only the database PATH, or those in the folder PATH and in folders below "
-        "it;\n"
-        "             others are left to SQLite's own VFS. May be repeated. Sets ATO_SQLITE_PATH.\n"
-        "--require    fail if no process opened a database through libato (with --path: one of "
-        "those).\n"
-        "--tidy       when PROGRAM has ended, in whatever way (kill -9 too), make the databases "
-        "plain\n"
-        "             that it or its children had open, as by 'ato deploy'; but not those that a "
-        "process\n"
-        "             still has open: these are named on standard error.\n"
-        "\n"
-        "The SQL statement PRAGMA ato_lock_wait_ms returns one row if a database is open through "
-        "libato,\n"
-        "and no row otherwise.\n"
-        "\n"
-        "Exit status: that of PROGRAM; 123 with --require if no process opened a database through\n"
-        "libato; 122 with --tidy if PROGRAM's is 0 and a database could not be made plain; 125 if "
-        "the\n"
-        "library or a PATH is not found, 126 if PROGRAM cannot be started, 127 if there is no "
-        "such\n"
-        "program.\n",
+        "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases that "
+        "it\n"
+        "and its children open commit through libato. For programs that load SQLite as a library\n"
+        "(libsqlite3.so); it has no effect on one with SQLite compiled into it, on a static one, "
+        "and\n"
+        "under sudo. A line on standard error says so at the end.\n",
     .least = 1,
+    .options = HAS(PATH) | HAS(REQUIRE) | HAS(TIDY),
     .starts_program = true,
     .run = run,
 };
