@@ -251,17 +251,6 @@ class Gc(Lab):
         self.assertEqual(self.gc('--delete=all'), {n: ('set aside', 'removed') for n in names})
         self.assertEqual(self.left(), ['7.stale-notours'])
 
-    def test_a_reflection_without_a_manifest(self):
-        self.make('fast')
-        reflection = self.reflection()
-        os.unlink(self.manifest())
-        shutil.copy(reflection, self.sub + '/5')  # not beside files: may be a user's
-        shutil.copy(reflection, self.dir + '/.ato/file')
-        os.unlink(self.file)
-        self.assertEqual(self.gc('--delete=all'),
-                         {os.path.basename(reflection): ('reflection', 'removed')})
-        self.assertEqual(self.left(), ['file'])
-
     def test_a_journal_that_no_manifest_names(self):
         self.make('several')
         self.gc('--delete')

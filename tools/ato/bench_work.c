@@ -200,37 +200,14 @@ static int make_file(struct bench *b, const char *name, uint64_t bytes)
     return -1;
 }
 
-/* Reads the second half, since a page's first read costs more than others. */
-static int warm_up(struct bench *b)
+/* A page's first read and first write cost more than others. Not more pages at a time than the lanes in the manifest take. */
+static int warm_up(struct bench *b, bool (*stop)(void))
 {
-    for (uint64_t at = HALF; at < 2 * HALF; at += sizeof(b->found))
-        if (!ato_memcpy(b->found, b->base + at, sizeof(b->found)))
+    static char pages[128 * PAGE_BYTES];
+    for (uint64_t at = 0; at < 2 * HALF && !stop(); at += sizeof(pages))
+        if (!ato_memcpy(pages, b->base + at, sizeof(pages)) ||
+            (at < HALF && !ato_memcpy(b->base + at, pages, sizeof(pages))))
             return failed_in_libato(b);
-    return 0;
-}
-
-/* Gives each page of the first half a random bitmap: neighbouring slices are in different homes, as after many small
- * writes. Not more pages at a time than the lanes in the manifest take. */
-static int scatter(struct bench *b, bool (*stop)(void))
-{
-    enum { PAGES = 128 };
-    static char pages[PAGES * PAGE_BYTES];
-    memset(pages, 'r', sizeof(pages));
-    for (uint64_t from = 0; from < HALF && !stop(); from += sizeof(pages)) {
-        if (!ato_memcpy(b->base + from, pages, sizeof(pages)))
-            return failed_in_libato(b);
-        ato_tx *tx = ato_tx_begin(0);
-        bool good = tx != NULL;
-        for (uint64_t at = 0; good && at < sizeof(pages); at += SLICE_BYTES)
-            if (next_random(b) & 1)
-                good = ato_tx_memcpy(tx, b->base + from + at, b->source, SLICE_BYTES, 0) != NULL;
-        if (!good || ato_tx_commit(tx) < 0) {
-            (void)failed_in_libato(b);
-            if (tx)
-                ato_tx_abort(tx);
-            return -1;
-        }
-    }
     return 0;
 }
 
@@ -254,7 +231,7 @@ static int map_floor(struct bench *b)
     if (at == MAP_FAILED)
         return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
     b->floor = at;
-    /* Page tables, if the kernel can make them at once; libato's are made by scatter() and warm_up(). */
+    /* Page tables, if the kernel can make them at once; libato's are made by warm_up(). */
     (void)madvise(at, WORDS_END,
                   b->domain == ATO_DOMAIN_MSYNC ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
     return 0;
@@ -274,10 +251,9 @@ int bench_open(struct bench *b, const char *folder, bool (*stop)(void))
         (b->floor_fd = make_file(b, "floor", WORDS_END)) < 0 || stop() ||
         (b->small_fd = make_file(b, "small", SMALL)) < 0)
         return *b->error ? -1 : 0;
-    if (map_large(b) < 0 || map_floor(b) < 0 || map_small(b, ATO_UNMAP_FAST) < 0 ||
-        scatter(b, stop) < 0)
+    if (map_large(b) < 0 || map_floor(b) < 0 || map_small(b, ATO_UNMAP_FAST) < 0)
         return -1;
-    return warm_up(b);
+    return warm_up(b, stop);
 }
 
 int bench_close(struct bench *b)

@@ -34,9 +34,6 @@ struct bench_operation {
 enum { BENCH_OPERATIONS = 7, BENCH_MAX_BATCH = 2048 };
 extern const struct bench_operation bench_operations[BENCH_OPERATIONS];
 
-/* Storage that the files take, with their reflections. */
-#define BENCH_SPACE (192ull << 20)
-
 struct bench {
     char folder[PATH_MAX]; /* made; "": not yet */
     char error[1024];

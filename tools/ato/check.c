@@ -76,14 +76,11 @@ const struct tool_command check_command = {
     .name = "check",
     .operands = "FILE|FOLDER...",
     .what = "checks the data of files on the media",
-    .help =
-        "Checks manifest, attribute, sizes, bitmaps and commits of each FILE against each other; "
-        "in a\n"
-        "FOLDER, those of all files, and what in .ato belongs to no file. Each finding is a line,\n"
-        "'FILE: severity: what and where': a note (some work or cleaning up is left), a warning "
-        "(no\n"
-        "byte is in danger), an error (damaged), or 'not looked at'. Changes nothing; takes no "
-        "lock.\n",
+    .help = "Checks manifest, attribute, sizes, bitmaps and commits of each FILE against each\n"
+            "other; in a FOLDER, those of all files, and what in .ato belongs to no file. Each\n"
+            "finding is a line, 'FILE: severity: what and where': a note (some work or cleaning\n"
+            "up is left), a warning (no byte is in danger), an error (damaged), or 'not looked\n"
+            "at'. Changes nothing; takes no lock.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET) | HAS(RECURSIVE),
     .run = run,

@@ -53,26 +53,6 @@ static void check_words(struct lanes_check *lc, const struct lanes *l, unsigned 
     }
 }
 
-static bool is_zero(const char *bytes, size_t n)
-{
-    return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
-}
-
-/* The bytes that have no meaning, in the area of a slot. */
-static void check_zeros(struct lanes_check *lc, const struct lanes *l)
-{
-    const char *lanes = l->journal.lanes_at, *area = lanes - MANIFEST_AREA_LANES,
-               *end = lanes + l->journal.lanes * l->journal.lane_bytes;
-    bool zero = is_zero(area + 8, MANIFEST_AREA_LANES - 8) &&
-                is_zero(end, (size_t)(area + MANIFEST_AREA_BYTES - end));
-    for (; lanes < end; lanes += l->journal.lane_bytes)
-        zero = zero && is_zero(lanes + 72, 56);
-    if (!zero)
-        finding_add(&lc->check->findings, FINDING_WARNING, l->path,
-                    "the area of slot %u, at %" PRIu64 ", has bytes other than 0 around its lanes",
-                    l->slot, manifest_area(l->slot));
-}
-
 static void check_some(void *arg, const struct lanes *l)
 {
     struct lanes_check *lc = arg;
@@ -95,8 +75,6 @@ static void check_some(void *arg, const struct lanes *l)
             check_words(lc, l, lane, &v);
         lc->good = lc->good && found != JOURNAL_DAMAGED;
     }
-    if (!l->number)
-        check_zeros(lc, l);
 }
 
 bool check_lanes(struct check *c, const char *name, const struct folder *f,

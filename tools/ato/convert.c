@@ -94,11 +94,9 @@ const struct tool_command convert_command = {
     .name = "convert",
     .operands = "FILE...",
     .what = "gives a file a reflection of the other format",
-    .help = "Changes the format of the reflection of each FILE, from dense (the fastest) to sparse "
-            "(for\n"
-            "few updates far apart) or back; a plain file needs --to. The file is deployed first, "
-            "as by\n"
-            "'ato deploy', and the same files are refused. A guard ends.\n",
+    .help = "Changes the format of the reflection of each FILE, from dense (the fastest) to\n"
+            "sparse (for few updates far apart) or back; a plain file needs --to. The file is\n"
+            "deployed first, as by 'ato deploy', and the same files are refused. A guard ends.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET) | HAS(TO),
     .run = run,

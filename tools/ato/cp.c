@@ -115,17 +115,6 @@ static int complete_database(struct copied *c, const struct sqlite_hold *hold)
     return write_all(c, header, sizeof(header), 0);
 }
 
-static int take_snapshot(struct copied *c, const void *view)
-{
-    c->done = 0;
-    if (ftruncate(c->to.fd, 0) < 0)
-        return fail_at(c, "cannot write the copy");
-    c->length = ato_snapshot(view, put, c);
-    if (c->length < 0)
-        return end_by_library(c);
-    return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy") : 0;
-}
-
 /* Holds the file if it begins with the header of a database. Returns 0; -1: c->why. */
 static int hold_database(struct copied *c, struct sqlite_hold *hold, const void *header,
                          bool is_plain)
@@ -147,8 +136,14 @@ static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hol
     /* Again: the header that counts may be in the reflection. */
     if (hold_database(c, hold, header, is_plain) < 0)
         return -1;
-    const int r = take_snapshot(c, view);
-    return r == 0 ? complete_database(c, hold) : r;
+    c->done = 0;
+    if (ftruncate(c->to.fd, 0) < 0)
+        return fail_at(c, "cannot write the copy");
+    c->length = ato_snapshot(view, put, c);
+    if (c->length < 0)
+        return end_by_library(c);
+    return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy")
+                                              : complete_database(c, hold);
 }
 
 /* Maps the file and copies it. Returns as copy_once(). */
@@ -293,11 +288,9 @@ const struct tool_command cp_command = {
     .name = "cp",
     .operands = "SRC DST",
     .what = "copies a file that is mapped and being written",
-    .help =
-        "Makes DST a plain copy of the file SRC, as SRC was at one moment. Processes may have SRC\n"
-        "mapped through libato, or open as an SQLite database, and go on to write to it. DST "
-        "takes\n"
-        "the place of an older one when it is complete and durable.\n",
+    .help = "Makes DST a plain copy of the file SRC, as SRC was at one moment. Processes may have\n"
+            "SRC mapped through libato, or open as an SQLite database, and go on to write to it.\n"
+            "DST takes the place of an older one when it is complete and durable.\n",
     .least = 2,
     .most = 2,
     .options = HAS(JSON) | HAS(QUIET),

@@ -12,7 +12,6 @@
 #include "lib/sqlite/mask.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/pairing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -262,21 +261,7 @@ static void show(struct walk *w, const struct deployed *d)
     w->status = tool_worst(w->status, outcome_status(o));
 }
 
-/* Returns whether a file that cannot be read may have a reflection: beside it there is one for its inode number. */
-static bool may_be_paired(const char *path)
-{
-    char manifest[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    struct stat st;
-    if (lstat(path, &st) < 0)
-        return false;
-    const struct pairing_names names = pairing_names(st.st_ino);
-    (void)snprintf(manifest, sizeof(manifest), "%.*s" FOLDER_NAME "/%s",
-                   slash ? (int)(slash + 1 - path) : 0, path, names.manifest);
-    return lstat(manifest, &st) == 0;
-}
-
-/* Plain files are counted only; those that are gone, or that the user may not read and that have no reflection, are skipped. */
+/* Plain files are counted only; those that are gone are skipped. */
 static void visit(void *arg, const char *path, enum tree_kind kind, int error)
 {
     struct walk *w = arg;
@@ -287,9 +272,7 @@ static void visit(void *arg, const char *path, enum tree_kind kind, int error)
         outcome_set(&d.o, BLIND, "cannot look at it: %s", report_reason(error));
     else
         deploy_file(&d, path, w->request);
-    if (d.o.result == BLIND &&
-        (access(path, F_OK) < 0 ||
-         (kind == TREE_FILE && access(path, R_OK) < 0 && !may_be_paired(path))))
+    if (d.o.result == BLIND && access(path, F_OK) < 0)
         return;
     w->plain += d.o.result == WAS_PLAIN;
     w->deployed += d.o.result == DONE;
@@ -328,10 +311,9 @@ const struct tool_command deploy_command = {
     .name = "deploy",
     .operands = "FILE|FOLDER...",
     .what = "makes a file plain: an ordinary file again",
-    .help =
-        "Brings all content of each FILE home, and removes its reflection. Refuses a mapped file,\n"
-        "and names its processes. Of a file that libato does not map it shows the sides that\n"
-        "there are; --prefer chooses one. A FOLDER is skipped without --recursive.\n",
+    .help = "Brings all content of each FILE home, and removes its reflection. Refuses a mapped\n"
+            "file, and names its processes. Of a file that libato does not map it shows the sides\n"
+            "that there are; --prefer chooses one. A FOLDER is skipped without --recursive.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET) | HAS(RECURSIVE) | HAS(PREFER),
     .run = run,

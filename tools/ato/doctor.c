@@ -16,7 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/membarrier.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,9 +24,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -34,12 +33,10 @@ struct diagnosis {
     char obstacle[1024]; /* why no file can be mapped there; "" */
     unsigned remarks;    /* what works less well */
     char remark[8][512];
-    char type[64];        /* of the file system: "ext4" ... */
     int domain;           /* of a file there; 0: none */
     const char *reason;   /* of the domain: a clause */
     const char *survives; /* a sentence */
-    struct statvfs space, shm;
-    bool vanishes; /* what this user has in /dev/shm goes when the user logs out */
+    bool vanishes;        /* what this user has in /dev/shm goes when the user logs out */
 };
 
 static void __attribute__((format(printf, 2, 3)))
@@ -52,34 +49,6 @@ remark(struct diagnosis *d, const char *format, ...)
 }
 
 /* ---- looking ---- */
-
-static bool has_membarrier(void)
-{
-    long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-    return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-}
-
-/* The type as mount(8) knows it: by the number of the mount, in a line of
- * "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue". */
-static void find_type(const char *folder, char type[64])
-{
-    struct statx sx = {0};
-    unsigned long long id;
-    char *line = NULL;
-    size_t room = 0;
-    strcpy(type, "unknown");
-    FILE *mounts = fopen("/proc/self/mountinfo", "re");
-    (void)statx(AT_FDCWD, folder, 0, STATX_MNT_ID, &sx);
-    while (mounts && getline(&line, &room, mounts) > 0) {
-        const char *at = strstr(line, " - ");
-        if (sx.stx_mask & STATX_MNT_ID && at && sscanf(line, "%llu", &id) == 1 &&
-            id == sx.stx_mnt_id)
-            (void)sscanf(at + 3, "%63s", type);
-    }
-    free(line);
-    if (mounts)
-        fclose(mounts);
-}
 
 /* systemd removes what users have in /dev/shm, other than those of the system, and those that linger. */
 static bool is_removed_at_logout(void)
@@ -95,30 +64,26 @@ static bool is_removed_at_logout(void)
 
 static void explain_domain(struct diagnosis *d, int medium)
 {
-    static const char survives_all[] =
-        "When ato_memcpy() has returned, its bytes are there after a "
-        "kill, a crash of the kernel and a power cut.",
-                      waits[] =
-                          "When ato_memcpy() has returned, its bytes are there after a kill, a "
-                          "crash of the kernel and a power cut; each write waits for the disk.",
-                      survives_kill[] =
-                          "When ato_memcpy() has returned, its bytes are there when the process is "
-                          "killed. They are not when the kernel crashes or the power fails.";
+#define SURVIVES "When ato_memcpy() has returned, its bytes are there "
+#define ALL      SURVIVES "after a kill, a crash of the kernel and a power cut"
+    static const struct {
+        const char *reason, *survives;
+    } domains[] = {
+        [PERSIST_PMEM] = {"this is persistent memory, reached by DAX", ALL "."},
+        [PERSIST_EADR] = {"this is persistent memory, and CPU caches are written back when the "
+                          "power fails (eADR)",
+                          ALL "."},
+        [PERSIST_MSYNC] = {"the file system is on a disk, or reached through the page cache",
+                           ALL "; each write waits for the disk."},
+        [PERSIST_PROCESS] = {"the file system is in memory (tmpfs or ramfs)",
+                             SURVIVES "when the process is killed. They are not when the kernel "
+                                      "crashes or the power fails."}};
     const char *wish = secure_getenv("ATO_DURABILITY");
-    d->survives = d->domain == PERSIST_PROCESS ? survives_kill
-                  : d->domain == PERSIST_MSYNC ? waits
-                                               : survives_all;
-    if (wish && *wish)
-        d->reason = "ATO_DURABILITY says so";
-    else if (d->domain != medium)
-        d->reason = "the folder that ATO_REFLECTION_DIR names is on a medium that offers no more";
-    else
-        d->reason = medium == PERSIST_PMEM   ? "this is persistent memory, reached by DAX"
-                    : medium == PERSIST_EADR ? "this is persistent memory, and CPU caches are "
-                                               "written back when the power fails (eADR)"
-                    : medium == PERSIST_PROCESS
-                        ? "the file system is in memory (tmpfs or ramfs)"
-                        : "the file system is on a disk, or reached through the page cache";
+    d->survives = domains[d->domain].survives;
+    d->reason = wish && *wish ? "ATO_DURABILITY says so"
+                : d->domain != medium
+                    ? "the folder that ATO_REFLECTION_DIR names is on a medium that offers no more"
+                    : domains[d->domain].reason;
     if (wish && *wish && d->domain != medium && (int)domain_weaker(medium, d->domain) == medium)
         remark(d, "ATO_DURABILITY promises %s, the medium offers only %s", wish,
                domain_name(medium));
@@ -157,28 +122,24 @@ static int diagnose(struct diagnosis *d, const char *folder)
     char path[PATH_MAX];
     struct folder beside = {.fd = -1};
     struct stat st;
-    *d = (struct diagnosis){.vanishes = is_removed_at_logout()};
-    if (stat(folder, &st) < 0 || statvfs(folder, &d->space) < 0)
+    *d = (struct diagnosis){0};
+    struct statfs fs;
+    if (stat(folder, &st) < 0 || statfs(folder, &fs) < 0)
         return -1;
     if (!S_ISDIR(st.st_mode)) {
         errno = ENOTDIR;
         return -1;
     }
-    (void)statvfs("/dev/shm", &d->shm);
-    find_type(folder, d->type);
-    if (strcmp(d->type, "btrfs") == 0)
+    if (fs.f_type == BTRFS_SUPER_MAGIC)
         remark(d, "btrfs takes new space for what is overwritten, which cannot be reserved: a full "
                   "disk may be SIGBUS");
-    if (d->vanishes)
+    if (is_removed_at_logout())
         remark(
             d,
             "unless logind.conf has RemoveIPC=no, systemd removes what this user has in /dev/shm "
             "when the user's last session ends: a process that goes on then keeps others from "
             "mapping its files. Run it as a service under a user of the system, or "
             "'loginctl enable-linger'");
-    if (!has_membarrier())
-        remark(d, "the kernel has no membarrier: a thread that waits for a page may be woken 10 ms "
-                  "late");
     /* The reflections of the trial lie in a folder of their own. */
     (void)snprintf(path, sizeof(path), "%s/" FOLDER_NAME, folder);
     if (folder_open(&beside, path, false) < 0 && errno != ENOENT)
@@ -202,17 +163,6 @@ static int diagnose(struct diagnosis *d, const char *folder)
 
 /* ---- showing ---- */
 
-static void write_space(struct json *j, const char *what, const struct statvfs *s)
-{
-    char all[TEXT_SIZE], free_to_all[TEXT_SIZE];
-    const uint64_t size = (uint64_t)s->f_blocks * s->f_frsize,
-                   left = (uint64_t)s->f_bavail * s->f_frsize;
-    json_number(j, "size", size);
-    json_number(j, "free", left);
-    if (!j->out)
-        text_item(what, "%s, free %s", text_size(all, size), text_size(free_to_all, left));
-}
-
 /* Writes a fact of the machine. */
 static void write_fact(struct json *j, const char *key, const char *what, const char *value)
 {
@@ -228,21 +178,13 @@ static void show(struct json *j, const struct diagnosis *d, const char *folder)
     const int auto_flush = domain_has_auto_flush();
     uname(&kernel);
     persist_init(&p, PERSIST_PROCESS);
+    if (!j->out)
+        text_item("folder", "%s", folder);
     json_object(j, "machine");
     write_fact(j, "kernel", "kernel", kernel.release);
     write_fact(j, "copy_kernel", "copies with", p.kernel->name);
     write_fact(j, "hardware_transactions", "RTM", persist_rtm_works() ? "yes" : "no");
     write_fact(j, "eadr", "eADR", auto_flush == 1 ? "yes" : auto_flush == 0 ? "no" : "not known");
-    json_end(j);
-    json_object(j, "shm");
-    json_bool(j, "removed_at_logout", d->vanishes);
-    write_space(j, "/dev/shm", &d->shm);
-    json_end(j);
-    if (!j->out)
-        text_item("Folder", "%s", folder);
-    json_object(j, "file_system");
-    write_fact(j, "type", "file system", d->type);
-    write_space(j, "size", &d->space);
     json_end(j);
     json_string(j, "domain", d->domain ? domain_name(d->domain) : NULL);
     json_string(j, "reason", d->reason);
@@ -258,7 +200,6 @@ static void show(struct json *j, const struct diagnosis *d, const char *folder)
     json_end(j);
     if (j->out)
         return;
-    putchar('\n');
     fputs(d->obstacle[0] ? "A file there cannot be mapped: " : "", stdout);
     text_put(stdout, d->obstacle);
     if (d->domain)
@@ -292,14 +233,11 @@ const struct tool_command doctor_command = {
     .name = "doctor",
     .operands = "[FOLDER]",
     .what = "what machine and folder offer, and what a file there survives",
-    .help =
-        "Shows what the machine, /dev/shm and the file system of FOLDER (by default the working\n"
-        "directory) offer to libato; the durability domain that a file there would get, and why; "
-        "and\n"
-        "the events that its bytes survive: pmem and eadr a kill, a kernel crash and a power cut;\n"
-        "msync the same, but each write waits for the disk; process a kill only. It maps a file in "
-        "a\n"
-        "new folder there, and removes both.\n",
+    .help = "Shows what the machine, /dev/shm and the file system of FOLDER (by default the\n"
+            "working directory) offer to libato; the durability domain that a file there would\n"
+            "get, and why; and the events that its bytes survive: pmem and eadr a kill, a kernel\n"
+            "crash and a power cut; msync the same, but each write waits for the disk; process a\n"
+            "kill only. It maps a file in a new folder there, and removes both.\n",
     .most = 1,
     .options = HAS(JSON),
     .run = run,

@@ -101,16 +101,12 @@ const struct tool_command gc_command = {
     .name = "gc",
     .operands = "[FOLDER]",
     .what = "finds and removes what files that are gone left",
-    .help =
-        "Looks in FOLDER (by default the working directory) and all folders below it for "
-        "reflections\n"
-        "whose file is gone, and what was set aside or left over; and in /dev/shm for the shared\n"
-        "memory of files there (if FOLDER is /dev/shm, or around it: of any file). Each is a "
-        "line,\n"
-        "'PATH: result: kind, bytes: why'; removes nothing without --delete. What is unsure holds\n"
-        "content of a file that was removed, or is elsewhere and then loses it: look first! What "
-        "a\n"
-        "process uses is kept.\n",
+    .help = "Looks in FOLDER (by default the working directory) and all folders below it for\n"
+            "reflections whose file is gone, and what was set aside or left over; and in /dev/shm\n"
+            "for the shared memory of files there (if FOLDER is /dev/shm, or around it: of any\n"
+            "file). Each is a line, 'PATH: result: kind, bytes: why'; removes nothing without\n"
+            "--delete. What is unsure holds content of a file that was removed, or is elsewhere\n"
+            "and then loses it: look first! What a process uses is kept.\n",
     .most = 1,
     .options = HAS(JSON) | HAS(DELETE),
     .run = run,

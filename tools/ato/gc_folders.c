@@ -7,6 +7,7 @@
  */
 #include "gc.h"
 
+#include "entry.h"
 #include "look.h"
 #include "seen.h"
 #include "tree.h"
@@ -25,8 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { PATH_ROOM = PATH_MAX + NAME_MAX + 2 };
 
 /* A folder with reflections. */
 struct place {
@@ -53,32 +52,6 @@ struct search {
     struct seen inodes; /* of the suspects */
 };
 
-/* ---- names ---- */
-
-/* Reads a number without leading zeros at the beginning of a name. Returns what follows; NULL if there is none. */
-static const char *after_inode(const char *name, uint64_t *inode)
-{
-    char *end;
-    errno = 0;
-    *inode = name[0] >= '1' && name[0] <= '9' ? strtoull(name, &end, 10) : 0;
-    return *inode && !errno ? end : NULL;
-}
-
-static bool is_manifest(const char *name, uint64_t *inode)
-{
-    const char *rest = after_inode(name, inode);
-    return rest && strcmp(rest, ".manifest") == 0;
-}
-
-static bool is_set_aside(const char *name)
-{
-    uint64_t inode;
-    const char *rest = after_inode(name, &inode);
-    if (!rest || strncmp(rest, ".stale-", 7) != 0 || strspn(rest + 7, "0123456789abcdef") != 8)
-        return false;
-    return rest[15] == '\0' || strcmp(rest + 15, ".manifest") == 0;
-}
-
 /* ---- the walks ---- */
 
 static void add_place(struct search *s, const char *path, size_t length)
@@ -97,20 +70,21 @@ static void add_place(struct search *s, const char *path, size_t length)
 
 static bool has_record(const struct suspect *p)
 {
-    return p->manifest.fd >= 0 && p->manifest.found == MANIFEST_VALID;
+    return p->manifest.found == MANIFEST_VALID;
 }
 
 static void note_place(void *arg, const char *path, enum tree_kind kind, int error)
 {
     struct search *s = arg;
-    const char *slash = strrchr(path, '/');
-    uint64_t inode;
+    const char *name = strrchr(path, '/') + 1;
+    uint64_t number;
     if (kind == TREE_UNREADABLE)
         gc_add(s->gc, GC_BLIND, "folder", path, 0, "cannot look at it: %s", report_reason(error));
-    else if (kind == TREE_FOLDER && strcmp(slash + 1, FOLDER_NAME) == 0)
+    else if (kind == TREE_FOLDER && strcmp(name, FOLDER_NAME) == 0)
         add_place(s, path, strlen(path));
-    else if (kind == TREE_FILE && (redo_name_of(slash + 1, NULL) || is_manifest(slash + 1, &inode)))
-        add_place(s, path, (size_t)(slash - path));
+    else if (kind == TREE_FILE && (entry_of(name, &number) == ENTRY_MANIFEST ||
+                                   entry_of(name, &number) == ENTRY_JOURNAL))
+        add_place(s, path, (size_t)(name - 1 - path));
 }
 
 /* Compares a file with the suspects of its inode number. */
@@ -151,8 +125,10 @@ static void add_suspect(struct search *s, const struct place *place, const struc
     struct suspect *p = seen_memory(sizeof(*p));
     p->place = place;
     p->inode = inode;
-    if (look_manifest(f, inode, &p->manifest) < 0) {
+    const int there = look_manifest(f, inode, &p->manifest);
+    if (there < 0)
         gc_add(s->gc, GC_BLIND, "folder", f->path, 0, "%s", report_sentence());
+    if (there != 1) {
         free(p);
         return;
     }
@@ -175,17 +151,6 @@ static int remove_pairing(const struct folder *f, const struct suspect *p)
 {
     const struct pairing_names n = pairing_names(p->inode);
     static char now[MANIFEST_BYTES];
-    struct stat st;
-    /* Without a manifest there is no lock, and a process could be just making a reflection of this name. */
-    if (p->manifest.fd < 0) {
-        if (fstatat(f->fd, n.reflection, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            return errno == ENOENT ? 1 : -1;
-        const struct trust like = {st.st_uid, st.st_gid, st.st_mode};
-        if (folder_has(f, n.manifest))
-            return 1;
-        if (folder_make(f->fd, n.manifest, &like, false) < 0)
-            return -1;
-    }
     int fd = openat(f->fd, n.manifest, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 1 : -1;
@@ -211,10 +176,10 @@ static const char *what_it_holds(const struct folder *f, const struct suspect *p
     const int slices = meta_holds_slices(f, p->inode);
     if (slices)
         return slices < 0 ? "its bitmaps cannot be read" : "it holds slices";
-    if (m->fd < 0 || m->found == MANIFEST_UNBORN || m->record.state == MANIFEST_DEPLOYED)
-        return m->fd >= 0 && m->record.guard.bytes ? "it keeps guarded bytes" : NULL;
     if (m->record.guard.bytes)
         return "it keeps guarded bytes";
+    if (m->found == MANIFEST_UNBORN || m->record.state == MANIFEST_DEPLOYED)
+        return NULL;
     if (!m->has_size || m->shrunk || m->growth)
         return "a change of the size is not finished";
     return m->record.state == MANIFEST_IN_USE && area_next(m->fd, 0) < MANIFEST_SLOTS
@@ -227,17 +192,17 @@ static bool judge(struct gc *gc, const struct folder *f, const struct suspect *p
 {
     const struct look_manifest *m = &p->manifest;
     const struct pairing_names n = pairing_names(p->inode);
-    const bool beside = p->place->beside, has = m->fd >= 0;
+    const bool beside = p->place->beside;
     const uint64_t bytes = storage(f, n.reflection) + storage(f, n.manifest);
-    const char *holds, *kind = has && !folder_has(f, n.reflection) ? "manifest" : "reflection";
-    char path[PATH_ROOM], why[256];
+    const char *holds, *kind = folder_has(f, n.reflection) ? "reflection" : "manifest";
+    char path[ENTRY_PATH], why[256];
     struct stat st;
-    if (p->found || (has && locks_ask(m->fd, 0, 1 + PAIRING_LIVES) != LOCKS_FREE))
+    if (p->found || locks_ask(m->fd, 0, 1 + PAIRING_LIVES) != LOCKS_FREE)
         return true; /* not garbage */
-    snprintf(path, sizeof(path), "%s/%s", f->path, has ? n.manifest : n.reflection);
-    if (has && (fstat(m->fd, &st) < 0 || (m->found == MANIFEST_UNBORN && !look_is_old(&st))))
+    snprintf(path, sizeof(path), "%s/%s", f->path, n.manifest);
+    if (fstat(m->fd, &st) < 0 || (m->found == MANIFEST_UNBORN && !look_is_old(&st)))
         return true;
-    if (has && m->found != MANIFEST_VALID && m->found != MANIFEST_UNBORN) {
+    if (m->found != MANIFEST_VALID && m->found != MANIFEST_UNBORN) {
         gc_add(gc, GC_KEPT, kind, path, bytes, "its manifest cannot be read, see 'ato check'");
         return true;
     }
@@ -271,17 +236,9 @@ struct entries {
 
 static int visit_pairing(void *arg, const char *name)
 {
-    struct entries *e = arg;
+    const struct entries *e = arg;
     uint64_t inode;
-    const char *rest = after_inode(name, &inode);
-    struct pairing_names n = pairing_names(inode);
-    struct stat st;
-    if (is_manifest(name, &inode))
-        add_suspect(e->search, e->place, e->folder, inode);
-    /* In another folder a file with a number for a name may be the user's. */
-    else if (rest && !*rest && e->place->beside && !folder_has(e->folder, n.manifest) &&
-             fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-             st.st_nlink == 1)
+    if (entry_of(name, &inode) == ENTRY_MANIFEST)
         add_suspect(e->search, e->place, e->folder, inode);
     return 0;
 }
@@ -290,10 +247,11 @@ static int visit_set_aside(void *arg, const char *name)
 {
     const struct entries *e = arg;
     struct gc *gc = e->search->gc;
-    char path[PATH_ROOM];
+    char path[ENTRY_PATH];
     struct stat st;
-    if (!is_set_aside(name) || fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-        !S_ISREG(st.st_mode))
+    uint64_t inode;
+    if (entry_of(name, &inode) != ENTRY_SET_ASIDE ||
+        fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return 0;
     snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
     gc_settle(gc, GC_UNSURE, "set aside", path, (uint64_t)st.st_blocks * 512,
@@ -312,7 +270,7 @@ static int names_it(void *arg, const char *name)
 {
     const struct wanted *w = arg;
     uint64_t inode, number = w->number;
-    if (!is_manifest(name, &inode))
+    if (entry_of(name, &inode) != ENTRY_MANIFEST)
         return 0;
     int fd = openat(w->folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -328,10 +286,11 @@ static int visit_left(void *arg, const char *name)
     const struct entries *e = arg;
     struct gc *gc = e->search->gc;
     struct wanted w = {.folder = e->folder};
-    const bool journal = redo_name_of(name, &w.number);
-    char path[PATH_ROOM];
+    const enum entry entry = entry_of(name, &w.number);
+    const bool journal = entry == ENTRY_JOURNAL;
+    char path[ENTRY_PATH];
     struct stat st;
-    if (!journal && !folder_is_unfinished(name + strspn(name, "0123456789"), ".manifest"))
+    if (!journal && entry != ENTRY_UNFINISHED)
         return 0;
     snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
     int fd = look_into(e->folder, name, &st);
@@ -387,10 +346,10 @@ static void settle(struct gc *gc, struct suspect *p)
     struct folder f = {.fd = -1};
     if (look_folder(&f, p->place->path) == 1) {
         const bool stays = judge(gc, &f, p);
-        struct gc_id *id = seen_memory(sizeof(*id) + PATH_ROOM);
+        struct gc_id *id = seen_memory(sizeof(*id) + ENTRY_PATH);
         memcpy(id->id, p->manifest.record.id, 16);
         id->stays = stays;
-        snprintf(id->manifest, PATH_ROOM, "%s/%s", f.path, pairing_names(p->inode).manifest);
+        snprintf(id->manifest, ENTRY_PATH, "%s/%s", f.path, pairing_names(p->inode).manifest);
         id->next = has_record(p) ? gc->ids : NULL;
         if (has_record(p))
             gc->ids = id;

@@ -137,27 +137,20 @@ static void look_at_object(struct gc *gc, const char *name, const uint8_t *id)
         return;
     snprintf(object, sizeof(object), "/%s", name);
     snprintf(path, sizeof(path), "/dev/shm/%s", name);
-    if (lstat(path, &st) < 0)
-        return; /* gone meanwhile */
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return; /* gone meanwhile, or a user's */
     const uint64_t bytes = (uint64_t)st.st_blocks * 512;
-    if (!S_ISREG(st.st_mode))
-        return;
     if (manifest && !is_unmapped(manifest, &lock)) {
         why = lock < 0 ? "this user may not lock the manifest of its file"
                        : "its file is mapped, or just being mapped";
-        locks_close(lock);
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
-        return;
-    }
-    fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0 && errno != ENOENT) {
-        why = "this user may not look at it";
-        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
-    } else if (fd >= 0) {
+    } else if ((fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0)) >= 0) {
         fate = id ? judge(fd, id, manifest, &why) : judge_users(fd, name, &why);
         gc_settle(gc, fate, "shared memory", path, bytes,
                   gc_wanted(gc, fate) ? fsops->shm_unlink(object) : 0, why);
         close(fd); /* ends the lease */
+    } else if (errno != ENOENT) {
+        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "this user may not look at it");
     }
     locks_close(lock);
 }

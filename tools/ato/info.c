@@ -166,13 +166,11 @@ const struct tool_command info_command = {
     .name = "info",
     .operands = "FILE...",
     .what = "state, sizes and processes of a file",
-    .help =
-        "Shows for each FILE its state, sizes, format, durability domain, the slices of 64 bytes\n"
-        "whose valid copy is in the reflection, and the processes that have it mapped. In all "
-        "states\n"
-        "but plain, born and deployed, other programs may see older bytes; 'next' names the steps "
-        "that\n"
-        "make the file plain. Changes nothing, and waits for no process.\n",
+    .help = "Shows for each FILE its state, sizes, format, durability domain, the slices of 64\n"
+            "bytes whose valid copy is in the reflection, and the processes that have it mapped.\n"
+            "In all states but plain, born and deployed, other programs may see older bytes;\n"
+            "'next' names the steps that make the file plain. Changes nothing, and waits for no\n"
+            "process.\n",
     .least = 1,
     .options = HAS(JSON),
     .run = run,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "look.h"
 
-#include "judge.h"
 #include "lanes.h"
 
 #include "lib/sqlite/mask.h"
@@ -24,33 +23,35 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *look_state_name(enum look_state state)
-{
-    static const char *const names[] = {"plain",    "born",   "in use", "recovery due", "clean",
-                                        "deployed", "copied", "lost",   "apart",        "damaged"};
-    return names[state];
-}
-
 const char *look_format_name(int format)
 {
     return format == LAYOUT_SPARSE ? "sparse" : "dense";
 }
 
+static const struct {
+    const char *name, *meaning;
+} states[] = {
+    [LOOK_PLAIN] = {"plain", "an ordinary file"},
+    [LOOK_BORN] = {"born", "its reflection was being made, nothing is stored in it yet"},
+    [LOOK_IN_USE] = {"in use", "mapped by a process"},
+    [LOOK_RECOVERY_DUE] = {"recovery due", "its last user died; the next map recovers it"},
+    [LOOK_CLEAN] = {"clean", "no process has it mapped, its reflection is kept"},
+    [LOOK_DEPLOYED] = {"deployed", "everything is home, its reflection is being removed"},
+    [LOOK_COPIED] = {"copied", "a copy, made while the file was not plain"},
+    [LOOK_LOST] = {"lost", "its reflection is not to be found"},
+    [LOOK_APART] = {"apart",
+                    "a restored file; its reflection is there, under another inode number"},
+    [LOOK_DAMAGED] = {"damaged", "cannot be mapped as it is"},
+};
+
+const char *look_state_name(enum look_state state)
+{
+    return states[state].name;
+}
+
 const char *look_state_meaning(enum look_state state)
 {
-    static const char *const meanings[] = {
-        [LOOK_PLAIN] = "an ordinary file",
-        [LOOK_BORN] = "its reflection was being made, nothing is stored in it yet",
-        [LOOK_IN_USE] = "mapped by a process",
-        [LOOK_RECOVERY_DUE] = "its last user died; the next map recovers it",
-        [LOOK_CLEAN] = "no process has it mapped, its reflection is kept",
-        [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
-        [LOOK_COPIED] = "a copy, made while the file was not plain",
-        [LOOK_LOST] = "its reflection is not to be found",
-        [LOOK_APART] = "a restored file; its reflection is there, under another inode number",
-        [LOOK_DAMAGED] = "cannot be mapped as it is",
-    };
-    return meanings[state];
+    return states[state].meaning;
 }
 
 /* ---- ways out ---- */
@@ -405,7 +406,7 @@ static int find_manifest(struct look *l, enum wanted wanted)
         if (there == 1)
             there = look_folder(&l->folder, place);
         if (there == -2 && l->state != LOOK_DAMAGED)
-            judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
+            look_judge_as(l, LOOK_DAMAGED, 0, "%s", report_sentence());
         if (there == -1)
             return -1;
         if (there == 1 && (there = find_in_folder(l, wanted)) == 1)
@@ -483,14 +484,14 @@ static void count_due(void *arg, const struct lanes *n)
     if (n->alive)
         return;
     if (n->error && refused)
-        judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
+        look_judge_as(l, LOOK_DAMAGED, 0, "%s", report_sentence());
     for (unsigned lane = 0; !n->error && lane < n->journal.lanes; lane++) {
         const enum journal_finding found = lanes_look(n, lane, &v);
         if (found == JOURNAL_COMMITTED)
             l->commits += lanes_file(&v, l->manifest.record.id) < v.nfiles;
         else if (found == JOURNAL_DAMAGED && refused)
-            judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged", lane,
-                      n->path);
+            look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged",
+                          lane, n->path);
     }
 }
 
@@ -505,7 +506,7 @@ static int look_once(struct look *l)
     if (l->has_attribute == ATTRIBUTE_BAD && errno != EUCLEAN)
         return -1;
     if (l->has_attribute == ATTRIBUTE_BAD) {
-        judge_set(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
+        look_judge_as(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
         return 0;
     }
     const bool carries = l->has_attribute == ATTRIBUTE_FOUND;
@@ -521,11 +522,11 @@ static int look_once(struct look *l)
     if (cut)
         memmove(cut, cut + 1, strlen(cut));
     if (is_copied(l) && l->manifest.fd < 0) {
-        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
-                  "carries the attribute of the file with inode %" PRIu64
-                  ", from which it was copied or moved while that was not plain: parts of the "
-                  "content may be in that file's reflection only",
-                  l->attribute.inode);
+        look_judge_as(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
+                      "carries the attribute of the file with inode %" PRIu64
+                      ", from which it was copied or moved while that was not plain: parts of the "
+                      "content may be in that file's reflection only",
+                      l->attribute.inode);
         return 0;
     }
     if (l->manifest.fd >= 0) {
@@ -538,14 +539,14 @@ static int look_once(struct look *l)
             return -1;
     }
     if (l->state != LOOK_DAMAGED)
-        judge(l);
+        look_judge(l);
     if (l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE)
         lanes_each(&l->folder, &l->manifest, &l->identity.trust, count_due, l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
-        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
-                  "is a copy of an SQLite database, made while libato held that: parts of the "
-                  "content may be in "
-                  "the reflection of the other file only");
+        look_judge_as(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
+                      "is a copy of an SQLite database, made while libato held that: parts of the "
+                      "content may be in "
+                      "the reflection of the other file only");
     return 0;
 }
 

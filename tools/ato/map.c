@@ -139,9 +139,9 @@ const struct tool_command map_command = {
     .operands = "FILE",
     .what = "shows where a file's slices are",
     .help =
-        "Shows which parts of FILE have slices of 64 bytes whose valid copy is in the reflection:\n"
-        "each line is as wide as the terminal, with the place of its first sign in the file, and\n"
-        "the share of its slices. Changes nothing, and waits for no process.\n",
+        "Shows which parts of FILE have slices of 64 bytes whose valid copy is in the\n"
+        "reflection: each line is as wide as the terminal, with the place of its first sign\n"
+        "in the file, and the share of its slices. Changes nothing, and waits for no process.\n",
     .least = 1,
     .most = 1,
     .options = HAS(JSON),

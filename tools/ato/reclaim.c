@@ -71,10 +71,10 @@ const struct tool_command reclaim_command = {
     .name = "reclaim",
     .operands = "FILE...",
     .what = "gives back space of reflections that is not needed",
-    .help =
-        "Gives back the space of those pages in the reflection of each FILE in which nothing is\n"
-        "valid. The content does not change; 'ato deploy' gives back all. Processes may have the\n"
-        "file mapped: on a disk the space is given back when the last of them unmaps it.\n",
+    .help = "Gives back the space of those pages in the reflection of each FILE in which nothing\n"
+            "is valid. The content does not change; 'ato deploy' gives back all. Processes may\n"
+            "have the file mapped: on a disk the space is given back when the last of them unmaps\n"
+            "it.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET),
     .run = run,

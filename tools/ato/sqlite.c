@@ -188,20 +188,6 @@ static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device,
     return found;
 }
 
-/* A database that is not in its folder any more was removed, or moved before it was plain. */
-static void say_if_moved(const char *path, uintmax_t inode)
-{
-    char manifest[PATH_MAX];
-    (void)snprintf(manifest, sizeof(manifest), "%.*s/.ato/%ju.manifest",
-                   (int)(strrchr(path, '/') - path), path, inode);
-    if (access(manifest, F_OK) < 0)
-        return;
-    fputs("ato: ", stderr), text_put(stderr, path);
-    fputs(" was removed, or moved to another folder before it was plain: give 'ato deploy' its new "
-          "name\n",
-          stderr);
-}
-
 /* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
  * false if it is left as it is, and no process has it mapped. Says why it is not plain. */
 static bool tidy_one(const char *entry, unsigned *left_ms)
@@ -216,10 +202,8 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     const char *path = entry + at;
     char now[PATH_MAX], name[LOOK_NAME], word[TEXT_WORD];
     if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode) {
-        if (!find_renamed(now, path, device, inode)) {
-            say_if_moved(path, inode);
-            return true;
-        }
+        if (!find_renamed(now, path, device, inode))
+            return true; /* it was removed, or moved to another folder */
         path = now;
     }
     for (;;) {
@@ -322,13 +306,10 @@ const struct tool_command sqlite_command = {
     .name = "sqlite",
     .operands = "PROGRAM [ARG...]",
     .what = "runs a program whose SQLite uses libato",
-    .help =
-        "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases that "
-        "it\n"
-        "and its children open commit through libato. For programs that load SQLite as a library\n"
-        "(libsqlite3.so); it has no effect on one with SQLite compiled into it, on a static one, "
-        "and\n"
-        "under sudo. A line on standard error says so at the end.\n",
+    .help = "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases\n"
+            "that it and its children open commit through libato. For programs that load SQLite\n"
+            "as a library (libsqlite3.so); it has no effect on one with SQLite compiled into it,\n"
+            "on a static one, and under sudo. A line on standard error says so at the end.\n",
     .least = 1,
     .options = HAS(PATH) | HAS(REQUIRE) | HAS(TIDY),
     .starts_program = true,

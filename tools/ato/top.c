@@ -134,14 +134,15 @@ static double rate(const struct sight *before, const struct sight *s, unsigned s
 static const struct {
     enum counter which;
     const char *key, *head;
+    unsigned unit; /* of the text */
 } columns[] = {
-    {COUNT_WRITES, "writes", "WRITES"},
-    {COUNT_READS, "reads", "READS"},
-    {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED"},
-    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE"},
-    {COUNT_COMMITS_RTM, "commits_rtm", "RTM"},
-    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL"},
-    {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "TO MEDIA"},
+    {COUNT_WRITES, "writes", "WRITES", 1},
+    {COUNT_READS, "reads", "READS", 1},
+    {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED", 1},
+    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE", 1},
+    {COUNT_COMMITS_RTM, "commits_rtm", "RTM", 1},
+    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL", 1},
+    {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "KIB", 1024},
 };
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
@@ -167,23 +168,6 @@ static void write_json(struct json *j, const struct sight *before, const struct 
     json_end(j);
 }
 
-/* 12, 3456, 78.9k, 1.23M: at most six characters. */
-static void say_number(double n, int width)
-{
-    static const char units[] = " kMGTP";
-    unsigned unit = 0;
-    char text[32];
-    while (n >= 9999.5 && unit + 1 < sizeof(units) - 1) {
-        n /= 1000;
-        unit++;
-    }
-    if (unit == 0)
-        snprintf(text, sizeof(text), "%.0f", n);
-    else
-        snprintf(text, sizeof(text), "%.*f%c", n < 10 ? 2 : n < 100 ? 1 : 0, n, units[unit]);
-    printf(" %*s", width, text);
-}
-
 static void say(const struct look *l, const struct sight *before, const struct sight *s)
 {
     text_put(stdout, l->path);
@@ -198,9 +182,9 @@ static void say(const struct look *l, const struct sight *before, const struct s
         char name[LOOK_NAME];
         text_put(stdout, look_holder_name(name, h));
         printf("%*s", (int)(strlen(name) < 24 ? 24 - strlen(name) : 0), "");
-        say_number((double)s->each[h->slot].reservations, 6);
+        printf(" %6llu", (unsigned long long)s->each[h->slot].reservations);
         for (unsigned c = 0; c < COLUMNS; c++)
-            say_number(rate(before, s, h->slot, columns[c].which), 8);
+            printf(" %8.0f", rate(before, s, h->slot, columns[c].which) / columns[c].unit);
         putchar('\n');
     }
     if (!s->holders.count)
@@ -257,12 +241,10 @@ const struct tool_command top_command = {
     .name = "top",
     .operands = "FILE",
     .what = "live view of the processes that have a file mapped",
-    .help =
-        "Shows the processes that have FILE mapped, and what each does per second, until it is\n"
-        "interrupted: the pages that it holds at that moment, calls that write and read, slices "
-        "that\n"
-        "were deployed, commits of one bitmap word, by a hardware transaction and by a lane, and\n"
-        "the bytes that were stored.\n",
+    .help = "Shows the processes that have FILE mapped, and what each does per second, until it\n"
+            "is interrupted: the pages that it holds at that moment, calls that write and read,\n"
+            "slices that were deployed, commits of one bitmap word, by a hardware transaction and\n"
+            "by a lane, and the bytes that were stored.\n",
     .least = 1,
     .most = 1,
     .options = HAS(JSON) | HAS(EVERY) | HAS(COUNT),
