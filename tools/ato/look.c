@@ -139,48 +139,36 @@ void look_why(char *to, size_t n, const struct look *l, const char *name)
 
 /* ---- opening ---- */
 
-/* Through a descriptor that opens nothing: a device or a pipe is never opened for real. */
-int look_open(const char *name, int flags)
+/* Opens a regular file, and looks at nothing else: a device or a pipe is not opened. */
+static int open_regular(int folder, const char *name, int flags, struct stat *st)
 {
-    char link[64];
-    struct stat st;
-    int at = open(name, O_PATH | O_CLOEXEC);
-    if (at < 0)
+    const int links = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
+    if (fstatat(folder, name, st, links) < 0)
         return -1;
-    int fd = -1, saved;
-    if (fstat(at, &st) == 0 && !S_ISREG(st.st_mode)) {
-        saved = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    } else {
-        snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
-        /* Looking leaves no trace in atime, where that is allowed. */
-        fd = open(link, flags | O_NOATIME | O_CLOEXEC);
-        if (fd < 0 && errno == EPERM)
-            fd = open(link, flags | O_CLOEXEC);
-        saved = errno;
-    }
-    close(at);
-    errno = saved;
-    return fd;
-}
-
-int look_into(const struct folder *f, const char *name, struct stat *st)
-{
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    if (fstatat(f->fd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+    errno = S_ISDIR(st->st_mode) ? EISDIR : EINVAL;
+    if (!S_ISREG(st->st_mode))
         return -1;
-    if (!S_ISREG(st->st_mode)) {
-        errno = EINVAL;
-        return -1;
-    }
-    int fd = openat(f->fd, name, flags | O_NOATIME);
+    /* Looking leaves no trace in atime, where that is allowed. */
+    int fd = openat(folder, name, flags | O_NOATIME | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == EPERM)
-        fd = openat(f->fd, name, flags);
+        fd = openat(folder, name, flags | O_NOCTTY | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, st) < 0 || !S_ISREG(st->st_mode))) {
         close(fd);
         errno = EINVAL;
         return -1;
     }
     return fd;
+}
+
+int look_open(const char *name, int flags)
+{
+    struct stat st;
+    return open_regular(AT_FDCWD, name, flags, &st);
+}
+
+int look_into(const struct folder *f, const char *name, struct stat *st)
+{
+    return open_regular(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, st);
 }
 
 bool look_is_old(const struct stat *st)

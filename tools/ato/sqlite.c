@@ -59,40 +59,37 @@ static bool find_library(char found[PATH_MAX])
 }
 
 /* Adds `item` to the list in the environment's `variable`, behind what is there. */
-static bool append(const char *variable, const char *item)
+static void append(const char *variable, const char *item)
 {
     const char *old = getenv(variable);
     char *all;
-    if (asprintf(&all, "%s%s%s", old ? old : "", old && *old ? ":" : "", item) < 0)
-        return false;
-    const bool done = setenv(variable, all, 1) == 0;
+    if (asprintf(&all, "%s%s%s", old ? old : "", old && *old ? ":" : "", item) < 0 ||
+        setenv(variable, all, 1) < 0)
+        err(CANNOT_PREPARE, "cannot set %s", variable);
     free(all);
-    return done;
 }
 
-/* Sets ATO_SQLITE_PATH to the paths of the options, if there are any. */
-static bool set_paths(char *const *paths)
+/* Sets LD_PRELOAD, and ATO_SQLITE_PATH to the paths of the options, if there are any. */
+static void prepare(char *const *paths)
 {
     char path[PATH_MAX];
     if (*paths)
         unsetenv("ATO_SQLITE_PATH");
     for (; *paths; paths++) {
-        if (!text_resolve(path, *paths)) {
-            warn("--path %s", *paths);
-            return false;
-        }
-        if (strchr(path, ':')) {
-            warnx(
-                "--path %s: a path must not contain ':', which separates paths in ATO_SQLITE_PATH",
-                path);
-            return false;
-        }
-        if (!append("ATO_SQLITE_PATH", path)) {
-            warn("cannot set ATO_SQLITE_PATH");
-            return false;
-        }
+        if (!text_resolve(path, *paths))
+            err(CANNOT_PREPARE, "--path %s", *paths);
+        if (strchr(path, ':'))
+            errx(CANNOT_PREPARE,
+                 "--path %s: a path must not contain ':', which separates paths in ATO_SQLITE_PATH",
+                 path);
+        append("ATO_SQLITE_PATH", path);
     }
-    return true;
+    if (!find_library(path))
+        errx(CANNOT_PREPARE, "there is no " LIBRARY " beside this program or in " LIBDIR
+                             ": was libato installed without its VFS for SQLite?");
+    if (strpbrk(path, ": "))
+        errx(CANNOT_PREPARE, "%s cannot be preloaded: its path contains a blank or ':'", path);
+    append("LD_PRELOAD", path);
 }
 
 /* ---- the record ---- */
@@ -234,57 +231,28 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
 static bool tidy(const struct record *shared)
 {
     unsigned left_ms = 200;
+    static struct record r; /* children that still run may change the shared one */
     bool good = !shared->lost;
-    struct record *r = malloc(sizeof(*r)); /* children that still run may change it */
-    if (!r) {
-        warn("cannot tidy");
-        return false;
-    }
-    memcpy(r, shared, sizeof(*r));
+    memcpy(&r, shared, sizeof(r));
     ato_set_log(NULL, NULL); /* this uses the library: its log goes where ATO_LOG says */
-    for (const char *at = NULL; (at = next_database(r, at));)
+    for (const char *at = NULL; (at = next_database(&r, at));)
         good &= tidy_one(at, &left_ms);
     if (shared->lost)
         warnx(
             "the program had more databases than can be noted: 'ato deploy' makes the rest plain");
-    free(r);
     return good;
 }
 
 /* ---- the command ---- */
 
-/* Returns false after a message. */
-static bool prepare(const struct tool_request *request)
-{
-    char library[PATH_MAX];
-    if (!find_library(library)) {
-        warnx("there is no " LIBRARY " beside this program or in " LIBDIR
-              ": was libato installed without its VFS for SQLite?");
-        return false;
-    }
-    if (strpbrk(library, ": ")) {
-        warnx("%s cannot be preloaded: its path contains a blank or ':'", library);
-        return false;
-    }
-    if (!set_paths(request->paths))
-        return false;
-    if (!append("LD_PRELOAD", library)) {
-        warn("cannot set LD_PRELOAD");
-        return false;
-    }
-    return true;
-}
-
 static int run(const struct tool_request *request)
 {
     struct record *record, *outer = record_open(getenv(RECORD_VARIABLE));
-    if (!prepare(request))
-        return CANNOT_PREPARE;
+    prepare(request->paths);
     const int fd = make_record(&record);
-    if (fd < 0) {
-        warn("cannot make the memory in which the program's processes note what they use");
-        return CANNOT_PREPARE;
-    }
+    if (fd < 0)
+        err(CANNOT_PREPARE,
+            "cannot make the memory in which the program's processes note what they use");
     const struct program_end end = program_run(request->names, fd);
     if (end.error) {
         errno = end.error;
