@@ -149,7 +149,7 @@ class Info(Lab):
     def test_a_limit_of_the_process_is_told_as_such(self):
         self.make('fast')
         for descriptors, command, words in (
-                (3, 'info', 'cannot open it: Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
+                (4, 'info', 'Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
                 (6, 'check', 'not looked at: cannot open the reflection'), (7, 'deploy', 'writing: Too many open files (this process'),
                 (7, 'reclaim', 'give space back: Too many open files'), (7, 'convert', 'writing: Too many open files')):
             with self.subTest(command=command, descriptors=descriptors):

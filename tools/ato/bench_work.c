@@ -96,24 +96,19 @@ static int floor_write(struct bench *b, const uint64_t *at, uint32_t bytes, unsi
     return floor_fence(b, 2 * HALF, WORDS_END);
 }
 
-static int floor_map(struct bench *b)
-{
-    void *at = mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_SHARED, b->floor_fd, 0);
-    if (at == MAP_FAILED)
-        return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
-    munmap(at, SMALL);
-    return 0;
-}
-
 static int floor_do(struct bench *b, const struct bench_operation *o, const uint64_t *at)
 {
+    void *view;
     switch (o->kind) {
     case BENCH_READ:
         memcpy(b->found, b->floor + *at, o->bytes);
         __asm__ volatile("" ::"r"(b->found) : "memory"); /* the bytes count as used */
         return 0;
     case BENCH_MAP:
-        return floor_map(b);
+        view = mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_SHARED, b->floor_fd, 0);
+        if (view == MAP_FAILED)
+            return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
+        return munmap(view, SMALL);
     default:
         return floor_write(b, at, o->bytes, o->writes);
     }

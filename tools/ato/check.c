@@ -14,18 +14,6 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-static void check_file(struct check *c, const char *name)
-{
-    static struct look look;
-    if (look_at(&look, name) < 0) {
-        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
-        return;
-    }
-    if (!seen_before(&c->files, look.identity.device, look.identity.inode))
-        check_look(c, name, &look);
-    look_close(&look);
-}
-
 static void visit(void *arg, const char *path, enum tree_kind kind, int error)
 {
     struct check *c = arg;
@@ -38,6 +26,7 @@ static void visit(void *arg, const char *path, enum tree_kind kind, int error)
 
 static void check_one(struct check *c, const char *name, bool recursive)
 {
+    static struct look look;
     struct stat st;
     if (stat(name, &st) < 0)
         finding_add(&c->findings, FINDING_BLIND, name,
@@ -46,8 +35,13 @@ static void check_one(struct check *c, const char *name, bool recursive)
         tree_walk(name, false, visit, c);
     else if (S_ISDIR(st.st_mode))
         check_folder(c, name);
-    else
-        check_file(c, name);
+    else if (look_at(&look, name) < 0)
+        finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
+    else {
+        if (!seen_before(&c->files, look.identity.device, look.identity.inode))
+            check_look(c, name, &look);
+        look_close(&look);
+    }
 }
 
 static int run(const struct tool_request *request)

@@ -15,11 +15,8 @@ struct check {
     uint64_t plain, paired;      /* files that were checked */
 };
 
-/* Check a manifest, and the reflection of that manifest, without the file; findings are about
- * `name`. busy: somebody has the file mapped. */
+/* Checks a manifest, without the file; findings are about `name`. */
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m);
-void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
-                      const struct look_manifest *m, bool busy);
 
 /* Checks the lanes of a file whose manifest is in `f`: those in the manifest, and in journals. `trust`: of the file;
  * NULL: not known. `length`: of its reflection; 0: there is none. Returns false if the next map refuses them. */

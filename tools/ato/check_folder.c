@@ -28,7 +28,7 @@ struct around {
     struct seen originals; /* by inode */
 };
 
-/* Checks a manifest whose file was not found, or may be in any folder. Bitmaps and commits are checked with the file. */
+/* Checks a manifest whose file was not found, or may be in any folder. Its bitmaps are checked with the file. */
 static void check_alone(struct around *a, const char *name, uint64_t inode)
 {
     static struct look_manifest m;
@@ -42,6 +42,8 @@ static void check_alone(struct around *a, const char *name, uint64_t inode)
     const bool busy = look_holders(&m, &h) == 0 && (h.count || h.attaching);
     if (!busy || m.found == MANIFEST_VALID) /* else it is being made */
         check_manifest(a->check, name, &m);
+    (void)check_lanes(a->check, name, a->folder, &m, NULL,
+                      0); /* finds the journals that it names */
     if (m.found == MANIFEST_VALID && !busy && m.record.state != MANIFEST_DEPLOYED &&
         !folder_has(a->folder, pairing_names(inode).reflection))
         finding_add(f, FINDING_WARNING, name, "the reflection of this manifest is missing");

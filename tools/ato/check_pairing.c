@@ -89,22 +89,17 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
 
 /* ---- the reflection ---- */
 
-/* Returns true if the manifest has changed since it was read. */
-static bool has_moved(const struct look_manifest *m)
+/* busy: a process has the file mapped. */
+static void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
+                             const struct look_manifest *m, bool busy)
 {
     static char now[MANIFEST_BYTES];
-    memset(now, 0, sizeof(now));
-    return pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0;
-}
-
-void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
-                      const struct look_manifest *m, bool busy)
-{
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size)
         return; /* the manifest does not tell what to expect */
     int looked = look_words(reflection, length, m->record.format, m->size, &w);
-    if (has_moved(m))
+    memset(now, 0, sizeof(now));
+    if (pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0)
         return; /* the file grows or is being unmapped: what was read is inconsistent */
     const uint32_t format = m->record.format;
     const uint64_t need = layout_reflection_bytes(format, m->size);

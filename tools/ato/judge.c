@@ -166,13 +166,6 @@ static bool is_trusted(struct look *l)
     return false;
 }
 
-/* The attribute is missing, and nothing would be lost without the reflection: its birth was cut. */
-static bool is_cut_birth(const struct look *l)
-{
-    return l->manifest.record.state == MANIFEST_IN_USE &&
-           meta_holds_slices(&l->folder, l->identity.inode) == 0;
-}
-
 void look_judge(struct look *l)
 {
     const struct look_manifest *m = &l->manifest;
@@ -246,7 +239,9 @@ void look_judge(struct look *l)
     } else if (!has && m->record.state != MANIFEST_DEPLOYED &&
                (!known || (l->has_attribute == ATTRIBUTE_NONE &&
                            (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
-        if (known && is_cut_birth(l)) {
+        /* Without content its birth was cut before it got the attribute. */
+        if (known && m->record.state == MANIFEST_IN_USE &&
+            meta_holds_slices(&l->folder, inode) == 0) {
             l->state = LOOK_BORN;
             return;
         }
