@@ -140,9 +140,10 @@ static int diagnose(struct diagnosis *d, const char *folder)
             "when the user's last session ends: a process that goes on then keeps others from "
             "mapping its files. Run it as a service under a user of the system, or "
             "'loginctl enable-linger'");
-    /* The reflections of the trial lie in a folder of their own. */
+    /* The reflection of the trial lies in a folder of its own, or where the user wants it. */
+    const char *elsewhere = secure_getenv("ATO_REFLECTION_DIR");
     (void)snprintf(path, sizeof(path), "%s/" FOLDER_NAME, folder);
-    if (folder_open(&beside, path, false) < 0 && errno != ENOENT)
+    if ((!elsewhere || !*elsewhere) && folder_open(&beside, path, false) < 0 && errno != ENOENT)
         (void)snprintf(d->obstacle, sizeof(d->obstacle), "%s", report_sentence());
     else if (beside.fd >= 0 && faccessat(beside.fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
         (void)snprintf(d->obstacle, sizeof(d->obstacle), "no permission to write to %.900s", path);
