@@ -284,7 +284,7 @@ class Tool(Lab):
         self.run_it(ATO, 'sqlite', '--tidy', ATO, 'sqlite', sys.executable, '-c', LEAVE, 'in/a.db', kill, status=-signal.SIGKILL)
         self.assertEqual(self.state('in/a.db'), 'plain')
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/b.db', f'os.remove("in/b.db"); {kill}', status=-signal.SIGKILL)
-        self.assertIn('in/b.db was removed, or moved to another folder before it was plain', self.complaint)
+        self.assertEqual(self.complaint, '')
 
     def test_removes_the_shared_locks_of_a_reader_that_was_killed(self):
         self.run_it('sqlite3', 'in/a.db', CREATE)
@@ -294,8 +294,6 @@ class Tool(Lab):
     def test_makes_plain_what_the_program_renamed(self):
         self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.tmp', 'os.rename("in/a.tmp", "in/a.db"); os._exit(0)')
         self.assertEqual((self.complaint, self.state('in/a.db')), ('', 'plain'))
-        self.run_it(ATO, 'sqlite', '--tidy', sys.executable, '-c', LEAVE, 'in/a.tmp', 'os.rename("in/a.tmp", "a.db"); os._exit(0)')
-        self.assertIn('was removed, or moved to another folder before it was plain', self.complaint)
 
     def test_says_which_database_it_could_not_make_plain(self):
         how = 'os.removexattr("in/a.db", "user.ato"); os._exit(%d)'

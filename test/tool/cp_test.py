@@ -156,10 +156,8 @@ class Copy(Lab):
 
     def test_works_where_each_file_has_a_name(self):
         path = self.make('fast')
-        mark = os.path.join(self.dir, 'mark')
-        for words in ('--mark', mark), ('--since', mark), ():
-            subprocess.run([ATO, 'cp', *words, path, self.copy], check=True, capture_output=True, preexec_fn=without_unnamed_files)
-            self.assertEqual(self.names(), ['.ato', 'copy', 'file', 'mark'])
+        subprocess.run([ATO, 'cp', path, self.copy], check=True, capture_output=True, preexec_fn=without_unnamed_files)
+        self.assertEqual(self.names(), ['.ato', 'copy', 'file'])
         self.out('deploy', path)
         self.assertEqual(content(self.copy), content(path))
 
@@ -212,90 +210,6 @@ class Copy(Lab):
         self.assertEqual(found['bytes'], 0)
 
 
-class Marks(Lab):
-    def setUp(self):
-        super().setUp()
-        self.copy, self.mark = os.path.join(self.dir, 'copy'), os.path.join(self.dir, 'mark')
-
-    def since(self, **more):
-        found = self.json('cp', '--since', self.mark, self.file, self.copy, **more)
-        return found['changed_pages'] if found['error'] is None else found['error']
-
-    def test_only_pages_that_have_changed_are_copied(self):
-        path = self.make('fast')
-        self.assertIsNone(self.json('cp', '--mark', self.mark, path, self.copy)['changed_pages'])
-        self.assertEqual(os.stat(self.mark).st_mode & 0o777, 0o600)
-        self.assertEqual(self.since(), 0)
-        self.out('deploy', path)
-        plain = content(path)
-        self.assertEqual(content(self.copy), plain)
-        self.assertEqual(self.since(), 0, 'the content is the same')
-        # A slice; zeros; the last byte; more; less; a hole in place of bytes; within one page.
-        for changes, size, pages in (({5000: b'new'}, SIZE, 1), ({4096: bytes(4096)}, SIZE, 1), ({SIZE - 1: b'!'}, SIZE, 1),
-                                     ({40000: b'far'}, 41000, 1), ({}, 9000, 1), ({}, 9000, 0),
-                                     ({9000: bytes(5000), 30000: b'x'}, 31000, 1), ({}, 0, 0),
-                                     ({0: b'all', 20000: b'again'}, 70000, 2)):
-            with self.subTest(changes=changes, size=size):
-                os.truncate(path, min(size, os.stat(path).st_size))
-                os.truncate(path, size)
-                for at, data in changes.items():
-                    self.patch(path, at, data)
-                self.assertEqual(self.since(), pages)
-                self.assertEqual(content(self.copy), content(path))
-        self.assertLess(os.stat(self.copy).st_blocks * 512, 40000, 'holes stay holes')
-
-    def test_of_a_file_that_is_written_meanwhile_they_are_of_one_moment(self):
-        actor = self.hold(self.make(), 'count')
-        self.out('cp', '--mark', self.mark, self.file, self.copy)
-        for _ in range(4):
-            self.assertIn(self.since(), range(1, 5))
-            copy = content(self.copy)
-            self.assertEqual(len({copy[at:at + 8] for at in (0, 4100, 9000, 19000)}), 1)
-            self.assertEqual(copy[8:4100] + copy[9008:19000], PATTERN[8:4100] + PATTERN[9008:19000])
-        actor.end()
-        self.since()
-        self.assertEqual(content(self.copy), content(self.file))
-
-    def test_mark_and_since_together_keep_the_older_mark(self):
-        self.make()
-        self.out('cp', '--mark', self.mark, self.file, self.copy)
-        before = content(self.mark)
-        self.patch(self.file, 100, b'new')
-        self.out('cp', '--since', self.mark, '--mark', self.mark + '2', self.file, self.copy)
-        self.assertEqual(content(self.mark), before)
-        self.assertIn('is not the copy', self.since(status=1))
-        self.mark += '2'
-        self.assertEqual(self.since(), 0)
-
-    def test_refuses_a_copy_or_a_mark_that_is_another_one_and_changes_nothing(self):
-        self.make()
-        self.out('cp', '--mark', self.mark, self.file, self.copy)
-        good = content(self.mark)
-        times = os.stat(self.copy).st_atime_ns, os.stat(self.copy).st_mtime_ns
-        self.patch(self.copy, 7, b'changed')
-        self.assertIn('was changed since', self.since(status=1))
-        os.utime(self.copy, ns=times)
-        self.assertIn('not what its mark says', self.since(status=1))
-        for damage, words in ((good[:-1], 'not as long'), (good + b'x', 'not as long'), (b'', 'not a mark'),
-                              (b'x' + good[1:], 'not a mark'), (good[:8] + b'\2' + good[9:], 'version 2'),
-                              (good[:32] + b'\xff' * 8 + good[40:], 'not as long'),
-                              (good[:60] + bytes([good[60] ^ 1]) + good[61:], 'checksum')):
-            with open(self.mark, 'wb') as f:
-                f.write(damage)
-            before = self.snapshot()
-            self.assertIn(words, self.since(status=1))
-            self.assertIn(words, self.err('cp', '--mark', self.mark, self.file, self.copy, status=1), 'not replaced')
-            self.assertEqual(self.snapshot(), before)
-        os.unlink(self.mark)
-        self.assertIn('mark', self.since(status=1))
-        for name in self.file, self.copy:
-            self.assertIn('a file of its own', self.err('cp', '--mark', name, self.file, self.copy, status=1))
-        with open(self.mark, 'wb') as f:
-            f.write(good)
-        os.unlink(self.copy)
-        self.assertIn('older copy', self.since(status=1))
-
-
 class Database(Lab):
     media = False
 
@@ -315,14 +229,6 @@ class Database(Lab):
         self.db.execute('SELECT * FROM t').fetchall()
         self.assertTrue(self.json('cp', self.file, self.copy)['database'])
         self.assertEqual(sqlite3.connect(self.copy).execute('SELECT a FROM t').fetchall(), [(1,)])
-
-    def test_is_copied_since_a_mark(self):
-        mark = os.path.join(self.dir, 'mark')
-        self.out('cp', '--mark', mark, self.file, self.copy)
-        self.db.execute('INSERT INTO t VALUES(2)')
-        found = self.json('cp', '--since', mark, self.file, self.copy)
-        self.assertEqual(found['changed_pages'], 2, 'the header, and the table')
-        self.assertEqual(sqlite3.connect(self.copy).execute('SELECT a FROM t').fetchall(), [(1,), (2,)])
 
     def test_in_wal_mode_is_copied_only_if_nobody_has_it_open(self):
         self.db.execute('PRAGMA journal_mode = WAL')

@@ -149,7 +149,7 @@ class Info(Lab):
     def test_a_limit_of_the_process_is_told_as_such(self):
         self.make('fast')
         for descriptors, command, words in (
-                (4, 'info', 'cannot open it: Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
+                (4, 'info', 'Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
                 (6, 'check', 'not looked at: cannot open the reflection'), (7, 'deploy', 'writing: Too many open files (this process'),
                 (7, 'reclaim', 'give space back: Too many open files'), (7, 'convert', 'writing: Too many open files')):
             with self.subTest(command=command, descriptors=descriptors):
@@ -292,16 +292,9 @@ class Top(Lab):
 class Doctor(Lab):
     def test_shows_the_features_of_machine_and_folder(self):
         found = self.json('doctor', self.dir)
-        with open('/proc/cpuinfo', encoding='ascii', errors='replace') as f:
-            flags = next((line for line in f if line.startswith('flags')), '').split()
-        for key, flag in ('avx2', 'avx2'), ('avx512', 'avx512f'), ('clwb', 'clwb'):
-            self.assertEqual(found['cpu'][key], flag in flags, key)
-        self.assertIsInstance(found['cpu']['rtm_commits'], bool)
-        self.assertIn(found['cpu']['copy_kernel'], ('avx512', 'avx2', 'sse2'))
+        self.assertIn(found['machine']['hardware_transactions'], ('yes', 'no'))
+        self.assertIn(found['machine']['copy_kernel'], ('avx512', 'avx2', 'sse2'))
         self.assertTrue(found['can_map'])
-        self.assertTrue(found['file_system']['fallocate'])
-        self.assertGreater(found['file_system']['free'], 0)
-        self.assertGreater(found['shm']['size'], 0)
         self.assertEqual(found['obstacles'], [])
 
     def test_its_domain_is_that_of_a_new_file(self):
@@ -327,9 +320,9 @@ class Doctor(Lab):
 
     def test_leaves_nothing_behind(self):
         self.make('fast')
-        before = self.snapshot()
+        before = sorted(os.walk(self.dir)), self.shared()
         self.out('doctor', self.dir)
-        self.assertEqual(self.snapshot(), before)
+        self.assertEqual((sorted(os.walk(self.dir)), self.shared()), before)
 
     def test_looks_at_the_working_directory_by_default(self):
         self.assertEqual(self.json('doctor')['folder'], '.')
@@ -344,7 +337,7 @@ class Doctor(Lab):
     def test_a_refused_reflection_folder_is_an_obstacle(self):
         for place in '/nonexistent/deep/x', '/etc/passwd':
             found = self.json('doctor', self.dir, status=1, ATO_REFLECTION_DIR=place)
-            self.assertIn('reflections have no place', found['obstacles'][0])
+            self.assertIn(place, found['obstacles'][0])
         own = self.dir + '/.ato'
         os.symlink('/', own)
         self.assertIn(own, self.json('doctor', self.dir, status=1)['obstacles'][0])
@@ -381,12 +374,10 @@ class Doctor(Lab):
         for number, name in ('6969', 'NFS'), ('517b', 'SMB'), ('fe534d42', 'SMB'), ('ff534d42', 'SMB'), ('1021997', '9p'), \
                             ('65735546', 'FUSE'):
             more = {'LD_PRELOAD': shim, 'FAKE_TYPE': number}
-            self.assertIn(f'is {name}, on which locks', self.json('doctor', self.dir, status=1, **more)['obstacles'][0])
+            self.assertIn(f'is on {name}, where', self.json('doctor', self.dir, status=1, **more)['obstacles'][0])
             found = self.json('doctor', self.dir, ATO_ANY_FILE_SYSTEM='1', **more)
             self.assertIn(f'is {name}, on which locks', found['remarks'][0])
-            self.assertEqual(found['file_system']['refused_as'], name)
-        found = self.json('doctor', self.dir, LD_PRELOAD=shim, FAKE_TYPE='ef53')
-        self.assertEqual((found['file_system']['refused_as'], found['file_system']['ofd_locks']), (None, True))
+        self.assertTrue(self.json('doctor', self.dir, LD_PRELOAD=shim, FAKE_TYPE='ef53')['can_map'])
 
     def in_namespace(self, script, *words):
         """Runs a script with mounts of its own, which may mount a small /dev/shm; what it prints."""
@@ -399,29 +390,23 @@ class Doctor(Lab):
     def test_says_why_nothing_can_be_made_in_dev_shm(self):
         # The tool may lie in the /dev/shm that is hidden: it is opened before.
         mounted = 'exec 9<"$1"; mount -t tmpfs -o %s none /dev/shm; shift; "$@" /proc/self/fd/9 doctor / || true'
-        full = self.in_namespace(mounted % 'size=512k', 'env')
-        self.assertIn('no file of 1 MiB can be made in /dev/shm, where the states of a file\'s pages are kept: No space left', full)
-        self.assertNotIn('/dev/shm', self.in_namespace(mounted % 'size=0', 'env').split('Folder', 1)[1])
-        self.assertIn('kept: Read-only file system', self.in_namespace(mounted % 'ro', 'env'))
+        full = self.in_namespace(mounted % 'size=64k', 'env')
+        self.assertRegex(full, r'cannot be mapped: no shared memory .*/dev/shm/.*: No space left')
+        self.assertNotIn('/dev/shm', self.in_namespace(mounted % 'size=0', 'env'))
+        self.assertIn('Read-only file system', self.in_namespace(mounted % 'ro', 'env'))
         done = subprocess.run(['sh', '-c', 'ulimit -f 1000 && "$0" doctor "$1"', lab.TOOL, self.dir], env=self.env,
                               capture_output=True, text=True, check=False)
-        self.assertIn("kept: File too large (this process's limit, ulimit -f", done.stdout)
+        self.assertIn("this process's limit on the size of files", done.stdout)
         self.assertEqual(done.returncode, 1)
 
     def test_says_if_systemd_removes_shared_memory_at_logout(self):
-        def remarks(user, setting):
-            script = f"""mount -t tmpfs none /run; mkdir -p /run/systemd/system /run/systemd/logind.conf.d
-                printf '{setting}' >/run/systemd/logind.conf.d/x.conf
-                exec setpriv --reuid {user} --clear-groups "$1" doctor /dev/shm"""
-            said = self.in_namespace(script)
-            self.assertIn('Folder', said)
+        def remarks(user):
+            said = self.in_namespace(f"""mount -t tmpfs none /run; mkdir -p /run/systemd/system
+                exec setpriv --reuid {user} --clear-groups "$1" doctor /dev/shm""")
+            self.assertIn('folder', said)
             return 'RemoveIPC' in said
-        self.assertTrue(remarks(NOBODY, ''))
-        self.assertTrue(remarks(NOBODY, '[Login]\\nRemoveIPC=yes\\n'))
-        self.assertFalse(remarks(NOBODY, '[Login]\\n  RemoveIPC = no\\n'))
-        self.assertFalse(remarks(0, ''))
-        self.assertFalse(self.json('doctor', self.dir, user=0 if os.getuid() == 0 else None)['shm']['removed_at_logout']
-                         and not os.path.exists('/run/systemd/system'))
+        self.assertTrue(remarks(NOBODY))
+        self.assertFalse(remarks(0))
 
 
 class Reclaim(Lab):
@@ -520,7 +505,7 @@ class Convert(Lab):
         self.make()
         self.assertIn('--to', self.err('convert', self.file, status=1))
         self.assertIn('none', self.err('convert', '--to=dense', self.dir + '/none', status=2))
-        self.assertIn("neither 'dense' nor 'sparse'", self.err('convert', '--to=auto', self.file, status=64))
+        self.assertIn('is not dense|sparse', self.err('convert', '--to=auto', self.file, status=64))
         self.assertEqual(self.out('convert', '--to=sparse', '--quiet', self.file), '')
         self.assertEqual(self.info(self.file)['format'], 'sparse')
         actor = self.hold(self.file)
@@ -554,8 +539,7 @@ class Bench(Lab):
         for domain in 'process', 'pmem', 'eadr', 'msync':
             found = self.json('bench', '--time', '1', self.dir, ATO_DURABILITY=domain)
             self.assertEqual((found['folder'], found['error']), (self.dir, None))
-            self.assertEqual((found['file_system'], found['domain']), ('tmpfs', domain))
-            self.assertIn(found['copy_kernel'], ('avx512', 'avx2', 'sse2'))
+            self.assertEqual(found['domain'], domain)
             self.assertGreaterEqual(found['batches'], 1)
             for operation in found['operations']:
                 for key in 'floor_ns', 'libato_ns', 'ratio':
@@ -565,9 +549,9 @@ class Bench(Lab):
             self.assertEqual((len(names), len(set(names))), (7, 7))
             self.assertEqual(os.listdir(self.dir), [])
         text = self.out('bench', '--time', '1', self.dir, ATO_DURABILITY='pmem')
-        self.assertIn("tmpfs, domain 'pmem'", text)
+        self.assertIn("domain 'pmem'", text)
         for name in names:
-            self.assertRegex(text, rf'(?m)^{name} +[0-9]+ [num]s +[0-9]+ [num]s +[0-9.]+$')
+            self.assertRegex(text, rf'(?m)^{name} +[0-9]+ +[0-9]+ +[0-9.]+$')
 
     def test_keeps_nothing_in_another_reflection_folder(self):
         os.mkdir(self.dir + '/files')
@@ -601,7 +585,7 @@ class Bench(Lab):
         if b'unshare failed' in done.stderr or b'mount:' in done.stderr:
             self.skipTest('needs root, to mount a small file system')
         self.assertEqual((done.returncode, done.stdout), (1, b''), done)
-        self.assertRegex(done.stderr, rb'\(100\.0 MiB\) are free there, the files take .*\(192\.0 MiB\)')
+        self.assertIn(b'No space left', done.stderr)
 
     def test_names_that_are_not_folders_and_folders_without_permission_are_reported(self):
         for path in self.make(), self.dir + '/none':

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench_work.h"
 
+#include "trial.h"
+
 #include "lib/file/clock.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/folder.h"
 
 #include "ato.h"
 
@@ -60,80 +61,54 @@ static uint64_t next_random(struct bench *b)
 
 /* ---- the floor ---- */
 
-/* Returns the first word; the pages of a write are neighbours. The stores are volatile since nothing reads them. */
-static volatile uint64_t *store_words(struct bench *b, uint64_t at, uint32_t bytes)
+static void floor_store(const struct bench *b, uint64_t at, const void *bytes, uint64_t n)
 {
-    volatile uint64_t *word = (volatile uint64_t *)(b->floor + 2 * HALF) + at / PAGE_BYTES;
-    for (uint32_t i = 0; i < layout_pages(bytes); i++)
-        word[i] = ++b->words;
-    return word;
+    if (b->domain == ATO_DOMAIN_PMEM)
+        pmem_memcpy_nodrain(b->floor + at, bytes, n);
+    else
+        memcpy(b->floor + at, bytes, n);
 }
 
-/* msync() of whole pages from the lowest to the highest of these writes' bytes, each of `bytes` bytes at `from + at[i] / unit`. */
-static int sync_all(struct bench *b, uint64_t from, const uint64_t *at, uint64_t unit,
-                    unsigned writes, uint64_t bytes)
+/* Makes durable what was stored between these offsets. */
+static int floor_fence(struct bench *b, uint64_t begin, uint64_t end)
 {
-    uint64_t low = at[0], high = at[0];
-    for (unsigned i = 1; i < writes; i++) {
-        low = at[i] < low ? at[i] : low;
-        high = at[i] > high ? at[i] : high;
-    }
-    const uint64_t begin = (from + low / unit) / PAGE_BYTES * PAGE_BYTES;
-    if (msync(b->floor + begin, from + high / unit + bytes - begin, MS_SYNC) < 0)
+    if (b->domain == ATO_DOMAIN_PMEM)
+        pmem_drain();
+    else if (b->domain == ATO_DOMAIN_EADR)
+        _mm_sfence();
+    else if (b->domain == ATO_DOMAIN_MSYNC && msync(b->floor + begin, end - begin, MS_SYNC) < 0)
         return failed(b, "msync of a file in %.500s: %s", b->folder, report_reason(errno));
     return 0;
 }
 
+/* The pages of a write are neighbours. */
 static int floor_write(struct bench *b, const uint64_t *at, uint32_t bytes, unsigned writes)
 {
-    switch (b->domain) {
-    case ATO_DOMAIN_PMEM:
-        for (unsigned i = 0; i < writes; i++)
-            pmem_memcpy_nodrain(b->floor + at[i], b->source, bytes);
-        pmem_drain();
-        for (unsigned i = 0; i < writes; i++)
-            pmem_flush((const void *)store_words(b, at[i], bytes), 8 * layout_pages(bytes));
-        pmem_drain();
-        return 0;
-    case ATO_DOMAIN_MSYNC:
-        for (unsigned i = 0; i < writes; i++)
-            memcpy(b->floor + at[i], b->source, bytes);
-        if (sync_all(b, 0, at, 1, writes, bytes) < 0)
-            return -1;
-        for (unsigned i = 0; i < writes; i++)
-            store_words(b, at[i], bytes);
-        return sync_all(b, 2 * HALF, at, PAGE_BYTES / 8, writes, 8 * layout_pages(bytes));
-    default:
-        for (unsigned i = 0; i < writes; i++)
-            memcpy(b->floor + at[i], b->source, bytes);
-        if (b->domain == ATO_DOMAIN_EADR)
-            _mm_sfence();
-        for (unsigned i = 0; i < writes; i++)
-            store_words(b, at[i], bytes);
-        if (b->domain == ATO_DOMAIN_EADR)
-            _mm_sfence();
-        return 0;
-    }
-}
-
-static int floor_map(struct bench *b)
-{
-    void *at = mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_SHARED, b->floor_fd, 0);
-    if (at == MAP_FAILED)
-        return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
-    munmap(at, SMALL);
-    return 0;
+    for (unsigned i = 0; i < writes; i++)
+        floor_store(b, at[i], b->source, bytes);
+    if (floor_fence(b, 0, HALF) < 0)
+        return -1;
+    for (unsigned i = 0; i < writes; i++)
+        for (uint64_t page = at[i] / PAGE_BYTES; page * PAGE_BYTES < at[i] + bytes; page++) {
+            b->word++;
+            floor_store(b, 2 * HALF + page * 8, &b->word, 8);
+        }
+    return floor_fence(b, 2 * HALF, WORDS_END);
 }
 
 static int floor_do(struct bench *b, const struct bench_operation *o, const uint64_t *at)
 {
+    void *view;
     switch (o->kind) {
     case BENCH_READ:
         memcpy(b->found, b->floor + *at, o->bytes);
         __asm__ volatile("" ::"r"(b->found) : "memory"); /* the bytes count as used */
         return 0;
     case BENCH_MAP:
-        return floor_map(b);
+        view = mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_SHARED, b->floor_fd, 0);
+        if (view == MAP_FAILED)
+            return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
+        return munmap(view, SMALL);
     default:
         return floor_write(b, at, o->bytes, o->writes);
     }
@@ -206,58 +181,28 @@ int bench_batch(struct bench *b, const struct bench_operation *o, unsigned n, bo
 static int make_file(struct bench *b, const char *name, uint64_t bytes)
 {
     static char block[1 << 20];
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof(path), "%s/%s", b->folder, name);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return failed(b, "cannot make %.900s: %s", path, report_reason(errno));
+    const int fd = trial_file(b->folder, name);
     memset(block, 'o', sizeof(block));
-    bool good = fallocate(fd, 0, 0, (off_t)bytes) == 0;
-    for (uint64_t at = 0; good && at < bytes;) {
-        const uint64_t n = bytes - at < sizeof(block) ? bytes - at : sizeof(block);
-        const ssize_t done = pwrite(fd, block, n, (off_t)at);
-        good = done > 0;
-        at += good ? (uint64_t)done : 0;
-    }
-    if (!good || fsync(fd) < 0) {
-        (void)failed(b, "cannot fill %.900s: %s", path, report_reason(errno));
+    bool good = fd >= 0 && fallocate(fd, 0, 0, (off_t)bytes) == 0;
+    for (uint64_t at = 0; good && at < bytes; at += sizeof(block))
+        good = pwrite(fd, block, bytes - at < sizeof(block) ? bytes - at : sizeof(block),
+                      (off_t)at) > 0;
+    if (good && fsync(fd) == 0)
+        return fd;
+    (void)failed(b, "cannot fill %.900s/%s: %s", b->folder, name, report_reason(errno));
+    if (fd >= 0)
         close(fd);
-        return -1;
-    }
-    return fd;
+    return -1;
 }
 
-/* Reads the second half, since a page's first read costs more than others. */
-static int warm_up(struct bench *b)
+/* A page's first read and first write cost more than others. Not more pages at a time than the lanes in the manifest take. */
+static int warm_up(struct bench *b, bool (*stop)(void))
 {
-    for (uint64_t at = HALF; at < 2 * HALF; at += sizeof(b->found))
-        if (!ato_memcpy(b->found, b->base + at, sizeof(b->found)))
+    static char pages[128 * PAGE_BYTES];
+    for (uint64_t at = 0; at < 2 * HALF && !stop(); at += sizeof(pages))
+        if (!ato_memcpy(pages, b->base + at, sizeof(pages)) ||
+            (at < HALF && !ato_memcpy(b->base + at, pages, sizeof(pages))))
             return failed_in_libato(b);
-    return 0;
-}
-
-/* Gives each page of the first half a random bitmap: neighbouring slices are in different homes, as after many small
- * writes. Not more pages at a time than the lanes in the manifest take. */
-static int scatter(struct bench *b, bool (*stop)(void))
-{
-    enum { PAGES = 128 };
-    static char pages[PAGES * PAGE_BYTES];
-    memset(pages, 'r', sizeof(pages));
-    for (uint64_t from = 0; from < HALF && !stop(); from += sizeof(pages)) {
-        if (!ato_memcpy(b->base + from, pages, sizeof(pages)))
-            return failed_in_libato(b);
-        ato_tx *tx = ato_tx_begin(0);
-        bool good = tx != NULL;
-        for (uint64_t at = 0; good && at < sizeof(pages); at += SLICE_BYTES)
-            if (next_random(b) & 1)
-                good = ato_tx_memcpy(tx, b->base + from + at, b->source, SLICE_BYTES, 0) != NULL;
-        if (!good || ato_tx_commit(tx) < 0) {
-            (void)failed_in_libato(b);
-            if (tx)
-                ato_tx_abort(tx);
-            return -1;
-        }
-    }
     return 0;
 }
 
@@ -281,7 +226,7 @@ static int map_floor(struct bench *b)
     if (at == MAP_FAILED)
         return failed(b, "mmap of a file in %.500s: %s", b->folder, report_reason(errno));
     b->floor = at;
-    /* Page tables, if the kernel can make them at once; libato's are made by scatter() and warm_up(). */
+    /* Page tables, if the kernel can make them at once; libato's are made by warm_up(). */
     (void)madvise(at, WORDS_END,
                   b->domain == ATO_DOMAIN_MSYNC ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
     return 0;
@@ -293,51 +238,33 @@ int bench_open(struct bench *b, const char *folder, bool (*stop)(void))
     b->floor_fd = b->fd = b->small_fd = -1;
     b->random = 20261127;
     memset(b->source, 's', sizeof(b->source));
-    char made[PATH_MAX];
-    if (snprintf(made, sizeof(made), "%s/.ato-bench-XXXXXX", folder) >= (int)sizeof(made))
-        return failed(b, "the name of the folder is too long");
-    if (!mkdtemp(made))
+    if (trial_make(b->folder, folder, "bench") < 0) {
+        b->folder[0] = '\0';
         return failed(b, "no folder can be made there: %s", report_reason(errno));
-    strcpy(b->folder, made);
+    }
     if (stop() || (b->fd = make_file(b, "file", 2 * HALF)) < 0 || stop() ||
         (b->floor_fd = make_file(b, "floor", WORDS_END)) < 0 || stop() ||
         (b->small_fd = make_file(b, "small", SMALL)) < 0)
         return *b->error ? -1 : 0;
-    if (map_large(b) < 0 || map_floor(b) < 0 || map_small(b, ATO_UNMAP_FAST) < 0 ||
-        scatter(b, stop) < 0)
+    if (map_large(b) < 0 || map_floor(b) < 0 || map_small(b, ATO_UNMAP_FAST) < 0)
         return -1;
-    return warm_up(b);
-}
-
-static void remove_file(const struct bench *b, const char *name, int fd)
-{
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof(path), "%s/%s", b->folder, name);
-    (void)unlink(path);
-    if (fd >= 0)
-        close(fd);
+    return warm_up(b, stop);
 }
 
 int bench_close(struct bench *b)
 {
-    char path[PATH_MAX + 16];
+    const int all[] = {b->fd, b->floor_fd, b->small_fd};
     int r = 0;
     if (!*b->folder)
         return 0;
-    if (b->floor)
-        munmap(b->floor, WORDS_END);
     if (b->base && ato_munmap(b->base, 2 * HALF, ATO_UNMAP_SPATIAL) < 0)
         r = failed_in_libato(b);
-    if (b->floor && map_small(b, ATO_UNMAP_SPATIAL) < 0)
+    if (b->floor && (munmap(b->floor, WORDS_END) < 0 || map_small(b, ATO_UNMAP_SPATIAL) < 0))
         r = -1;
-    remove_file(b, "file", b->fd);
-    remove_file(b, "floor", b->floor_fd);
-    remove_file(b, "small", b->small_fd);
-    snprintf(path, sizeof(path), "%s/" FOLDER_NAME "/" FOLDER_NOTE, b->folder);
-    (void)unlink(path);
-    snprintf(path, sizeof(path), "%s/" FOLDER_NAME, b->folder);
-    (void)rmdir(path);
-    if (rmdir(b->folder) < 0 && r == 0)
+    for (int i = 0; i < 3; i++)
+        if (all[i] >= 0)
+            close(all[i]);
+    if (trial_remove(b->folder) < 0 && r == 0)
         r = failed(b, "cannot remove %.900s: %s", b->folder, report_reason(errno));
     return r;
 }

@@ -5,7 +5,7 @@
  * The floor is what a library with a bitmap for each page cannot do without: it makes the bytes durable, then a word of
  * 8 bytes for each page, and has one copy of the file. It is not atomic.
  *
- *   pmem      pmem_memcpy_persist() of the bytes, pmem_persist() of the words
+ *   pmem      stores and flushes of the bytes, a fence; the same of the words
  *   eadr      the same without flushes
  *   msync     memcpy() and msync() of the bytes, then of the words
  *   process   memcpy(), and plain stores of the words
@@ -34,16 +34,13 @@ struct bench_operation {
 enum { BENCH_OPERATIONS = 7, BENCH_MAX_BATCH = 2048 };
 extern const struct bench_operation bench_operations[BENCH_OPERATIONS];
 
-/* Storage that the files take, with their reflections. */
-#define BENCH_SPACE (192ull << 20)
-
 struct bench {
     char folder[PATH_MAX]; /* made; "": not yet */
     char error[1024];
     int floor_fd, fd, small_fd;
     char *floor, *base; /* the floor's file, libato's file */
     int domain;
-    uint64_t random, words; /* state of the generator; words stored by the floor */
+    uint64_t random, word; /* state of the generator; what the floor stores */
     uint64_t at[BENCH_MAX_BATCH];
     _Alignas(64) char source[8192];
     _Alignas(64) char found[4096];

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 struct lanes_check {
     struct check *check;
@@ -46,23 +45,6 @@ static void check_words(struct lanes_check *lc, const struct lanes *l, unsigned 
     }
 }
 
-static bool is_zero(const char *bytes, size_t n)
-{
-    return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
-}
-
-/* The bytes of the lanes that have no meaning. */
-static void check_zeros(struct lanes_check *lc, const struct lanes *l)
-{
-    bool zero = true;
-    for (unsigned i = 0; i < l->n; i++)
-        zero = zero && is_zero(l->lanes[i].at + 72, 56);
-    if (!zero)
-        finding_add(&lc->check->findings, FINDING_WARNING, l->path,
-                    "the area of slot %u, at %" PRIu64 ", has bytes other than 0 around its lists",
-                    l->slot, manifest_area(l->slot));
-}
-
 static void check_some(void *arg, const struct lanes *l)
 {
     struct lanes_check *lc = arg;
@@ -83,7 +65,6 @@ static void check_some(void *arg, const struct lanes *l)
             check_words(lc, l, lane, &v);
         lc->good = lc->good && found != LANE_DAMAGED;
     }
-    check_zeros(lc, l);
 }
 
 bool check_lanes(struct check *c, const char *name, const struct folder *f,

@@ -2,7 +2,6 @@
 /* Checks whether manifest, reflection, attribute and file are valid and agree with each other. */
 #include "check.h"
 
-#include "reflection/format/checksum.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 
@@ -13,32 +12,21 @@
 
 /* ---- the manifest ---- */
 
-static bool is_zero(const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (bytes[i])
-            return false;
-    return true;
-}
+static const char empty[] = "is empty";
 
-/* Returns why a copy is not valid; NULL if it is valid. */
+/* Returns why a copy is not valid, as if it were the only one; NULL if it is valid. */
 static const char *why_not(const char *copy, struct manifest_record *r)
 {
-    memcpy(r, copy, sizeof(*r));
-    if (is_zero(copy, sizeof(*r)))
-        return "is empty";
-    if (r->magic != MANIFEST_MAGIC)
-        return "has no magic number";
-    if (r->checksum != checksum(r, offsetof(struct manifest_record, checksum)))
-        return "has a wrong checksum";
-    if (r->version != MANIFEST_VERSION)
-        return "has an unknown version";
-    if (r->format > 1 || r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS ||
-        r->state < MANIFEST_IN_USE || r->state > MANIFEST_DEPLOYED ||
-        r->guard.bytes > MANIFEST_GUARD_MAX || r->guard.offset > LAYOUT_MAX_BYTES ||
-        r->clean_size > LAYOUT_MAX_BYTES)
-        return "has an invalid field";
-    return NULL;
+    static const struct manifest_record none;
+    static _Alignas(8) char alone[MANIFEST_BYTES];
+    int which;
+    if (memcmp(copy, &none, sizeof(none)) == 0)
+        return empty;
+    memcpy(alone, copy, sizeof(*r));
+    const enum manifest_finding found = manifest_read(alone, r, &which);
+    return found == MANIFEST_VALID     ? NULL
+           : found == MANIFEST_FOREIGN ? "has an unknown version"
+                                       : "has a wrong checksum or an invalid field";
 }
 
 static void check_copies(struct check *c, const char *name, const struct look_manifest *m)
@@ -55,9 +43,7 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
     }
     for (int i = 0; i < 2; i++) {
         /* B is first written with the second record. */
-        if (why[i] && i == 1 && is_zero(m->bytes + MANIFEST_COPY_BYTES, MANIFEST_COPY_BYTES))
-            continue;
-        if (why[i])
+        if (why[i] && !(i == 1 && why[i] == empty))
             finding_add(&c->findings, FINDING_WARNING, name,
                         "copy %c of the manifest, at %d, %s; the other one is valid", "AB"[i],
                         i * MANIFEST_COPY_BYTES, why[i]);
@@ -76,8 +62,6 @@ static void check_copies(struct check *c, const char *name, const struct look_ma
 
 void check_manifest(struct check *c, const char *name, const struct look_manifest *m)
 {
-    static const size_t gaps[][2] = {
-        {512, 4096}, {4608, 8192}, {MANIFEST_SHRINK_WORD + 8, MANIFEST_BYTES}};
     if (m->found == MANIFEST_UNBORN) {
         finding_add(&c->findings, FINDING_NOTE, name,
                     "the manifest is empty: the making of a reflection was interrupted");
@@ -94,11 +78,6 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
     check_copies(c, name, m);
     if (m->found != MANIFEST_VALID)
         return;
-    for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
-        if (!is_zero(m->bytes + gaps[i][0], gaps[i][1] - gaps[i][0]))
-            finding_add(&c->findings, FINDING_WARNING, name,
-                        "the manifest has bytes other than 0 between %zu and %zu", gaps[i][0],
-                        gaps[i][1]);
     if (m->length < MANIFEST_BYTES)
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the manifest is %" PRIu64 " bytes long, it must be at least %d", m->length,
@@ -110,22 +89,17 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
 
 /* ---- the reflection ---- */
 
-/* Returns true if the manifest has changed since it was read. */
-static bool has_moved(const struct look_manifest *m)
+/* busy: a process has the file mapped. */
+static void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
+                             const struct look_manifest *m, bool busy)
 {
     static char now[MANIFEST_BYTES];
-    memset(now, 0, sizeof(now));
-    return pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0;
-}
-
-void check_reflection(struct check *c, const char *name, int reflection, uint64_t length,
-                      const struct look_manifest *m, bool busy)
-{
     struct look_words w;
     if (m->found != MANIFEST_VALID || !m->has_size)
         return; /* the manifest does not tell what to expect */
     int looked = look_words(reflection, length, m->record.format, m->size, &w);
-    if (has_moved(m))
+    memset(now, 0, sizeof(now));
+    if (pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0)
         return; /* the file grows or is being unmapped: what was read is inconsistent */
     const uint32_t format = m->record.format;
     const uint64_t need = layout_reflection_bytes(format, m->size);
@@ -161,33 +135,16 @@ void check_reflection(struct check *c, const char *name, int reflection, uint64_
 
 /* ---- with the file ---- */
 
-static void check_attribute(struct check *c, const char *name, const struct look *l)
-{
-    const struct manifest_record *r = &l->manifest.record;
-    char of_file[33], of_manifest[33];
-    if (l->manifest.found != MANIFEST_VALID)
-        return;
-    if (r->inode != l->identity.inode)
-        finding_add(&c->findings, FINDING_ERROR, name,
-                    "the manifest names inode %" PRIu64 ", the file has inode %" PRIu64, r->inode,
-                    l->identity.inode);
-    identity_hex(l->attribute.id, of_file);
-    identity_hex(r->id, of_manifest);
-    if (l->has_attribute == ATTRIBUTE_FOUND && strcmp(of_file, of_manifest) != 0)
-        finding_add(&c->findings, FINDING_ERROR, name,
-                    "the attribute has id %s, the manifest has id %s", of_file, of_manifest);
-}
-
 void check_look(struct check *c, const char *name, const struct look *l)
 {
     enum severity severity = FINDING_ERROR;
-    const size_t first = c->findings.n;
     char next[LOOK_NEXT];
     if (l->manifest.fd < 0 && l->state == LOOK_PLAIN) {
         c->plain++;
         return;
     }
     c->paired++;
+    c->findings.next = look_next(next, l, name);
     bool own = l->manifest.fd >= 0 && l->state != LOOK_PLAIN && l->state != LOOK_COPIED &&
                !(l->state == LOOK_DAMAGED && l->manifest.found == MANIFEST_UNBORN);
     if (l->state == LOOK_PLAIN)
@@ -200,8 +157,6 @@ void check_look(struct check *c, const char *name, const struct look *l)
                             l->reflection < 0 ? 0 : l->reflection_length))
         told = true;
     if (own && l->manifest.found == MANIFEST_VALID) {
-        if (l->state != LOOK_APART)
-            check_attribute(c, name, l);
         if (l->reflection >= 0)
             check_reflection(c, name, l->reflection, l->reflection_length, &l->manifest, busy);
         told |= !l->manifest.has_size || l->bad_words ||
@@ -215,7 +170,7 @@ void check_look(struct check *c, const char *name, const struct look *l)
     }
     if (l->problem[0] && !told)
         finding_add(&c->findings, severity, name, "%s", l->problem);
-    findings_advise(&c->findings, first, look_next(next, l, name));
+    c->findings.next = "";
     if (l->cut_growth && !busy)
         finding_add(&c->findings, FINDING_NOTE, name,
                     "its growth from %" PRIu64 " bytes to %" PRIu64
@@ -226,16 +181,11 @@ void check_look(struct check *c, const char *name, const struct look *l)
                     "it was made shorter, from %" PRIu64 " bytes to %" PRIu64
                     ", but not truncated yet; the next map or 'ato deploy' truncates it",
                     l->manifest.shrunk, l->manifest.size);
-    if (l->state == LOOK_BORN && !busy && l->manifest.found == MANIFEST_VALID)
-        finding_add(&c->findings, FINDING_NOTE, name,
-                    "the making of its reflection was interrupted; nothing is stored in it");
-    if (l->state == LOOK_DEPLOYED && !busy)
-        finding_add(&c->findings, FINDING_NOTE, name,
-                    "the removal of its reflection was interrupted; the next map or 'ato deploy' "
-                    "finishes it");
-    if (l->state == LOOK_RECOVERY_DUE && l->manifest.record.state == MANIFEST_IN_USE)
-        finding_add(&c->findings, FINDING_NOTE, name,
-                    "recovery due: its last user died; the next map or 'ato deploy' recovers it");
+    if (!busy &&
+        (l->state == LOOK_BORN || l->state == LOOK_DEPLOYED || l->state == LOOK_RECOVERY_DUE) &&
+        l->manifest.found == MANIFEST_VALID)
+        finding_add(&c->findings, FINDING_NOTE, name, "%s: %s", look_state_name(l->state),
+                    look_state_meaning(l->state));
     if (l->commits)
         finding_add(&c->findings, FINDING_NOTE, name, "recovery due: %u commit%s of a dead process",
                     l->commits, l->commits == 1 ? "" : "s");

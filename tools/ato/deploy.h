@@ -1,35 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes one file plain: for `ato deploy` and `ato convert`. */
+/* Makes one file plain: for `ato deploy`, `ato convert`, `ato cp` and `ato sqlite`. */
 #ifndef ATO_TOOLS_DEPLOY_H
 #define ATO_TOOLS_DEPLOY_H
 
-#include "look.h"
-#include "tool.h"
+#include "each.h"
 
-enum deploy_result {
-    WAS_PLAIN,
-    MADE_PLAIN,
-    SKIPPED, /* a folder */
-    MAPPED,
-    REFUSED,
-    FAILED,
-    BLIND,
-};
+#include "ato.h"
 
 struct deployed {
-    const char *name;
-    enum deploy_result result;
-    char why[1024 + LOOK_NEXT];
+    struct outcome o;
     uint64_t slices; /* that were deployed */
     struct look_holders holders;
 };
 
+/* Shows a bar, and the sides that can be chosen, unless the request is quiet or for programs. */
 void deploy_file(struct deployed *d, const char *name, const struct tool_request *request);
 
-/* Returns the exit status that goes with a result. */
-int deploy_status(enum deploy_result result);
-
-/* Makes a file plain, as `ato deploy` does, if it is clean and nobody has it mapped. Says nothing. */
-void deploy_quietly(const char *name);
+/* The options to map a file in the domain of its manifest: this process would record another domain there, and the next user would
+ * rely on it if this process dies. */
+struct ato_options deploy_options(const struct look *l);
 
 #endif

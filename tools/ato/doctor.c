@@ -1,216 +1,232 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `ato doctor`: shows what a folder, the machine and the kernel offer, and which durability domain a
- * file would get there.
+ * `ato doctor`: shows what a folder, the machine and the kernel offer, and which durability domain a file would get there.
+ *
+ * It makes a file in a new folder there, maps it, and writes to it: what keeps that from working, the library says.
  */
-#include "diagnosis.h"
-#include "json.h"
+#include "each.h"
 #include "text.h"
-#include "tool.h"
+#include "trial.h"
 
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/folder.h"
+
+#include "ato.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pwd.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
-/* ---- for programs ---- */
+struct diagnosis {
+    char obstacle[1024]; /* why no file can be mapped there; "" */
+    unsigned remarks;    /* what works less well */
+    char remark[8][512];
+    int domain;           /* of a file there; 0: none */
+    const char *reason;   /* of the domain: a clause */
+    const char *survives; /* a sentence */
+    bool vanishes;        /* what this user has in /dev/shm goes when the user logs out */
+};
 
-static void write_trial(struct json *j, const char *key, const struct medium *m, int error)
+static void __attribute__((format(printf, 2, 3)))
+remark(struct diagnosis *d, const char *format, ...)
 {
-    if (m->tried)
-        json_null(j, key);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(d->remark[d->remarks++], sizeof(d->remark[0]), format, args);
+    va_end(args);
+}
+
+/* ---- looking ---- */
+
+/* systemd removes what users have in /dev/shm, other than those of the system, and those that linger. */
+static bool is_removed_at_logout(void)
+{
+    enum { LAST_OF_SYSTEM = 999 };
+    char path[256] = "";
+    const struct passwd *p = getpwuid(geteuid());
+    if (p)
+        (void)snprintf(path, sizeof(path), "/var/lib/systemd/linger/%.200s", p->pw_name);
+    return access("/run/systemd/system", F_OK) == 0 && geteuid() > LAST_OF_SYSTEM &&
+           access(path, F_OK) < 0;
+}
+
+static void explain_domain(struct diagnosis *d, int medium)
+{
+#define SURVIVES "When ato_memcpy() has returned, its bytes are there "
+#define ALL      SURVIVES "after a kill, a crash of the kernel and a power cut"
+    static const struct {
+        const char *reason, *survives;
+    } domains[] = {
+        [PERSIST_PMEM] = {"this is persistent memory, reached by DAX", ALL "."},
+        [PERSIST_EADR] = {"this is persistent memory, and CPU caches are written back when the "
+                          "power fails (eADR)",
+                          ALL "."},
+        [PERSIST_MSYNC] = {"the file system is on a disk, or reached through the page cache",
+                           ALL "; each write waits for the disk."},
+        [PERSIST_PROCESS] = {"the file system is in memory (tmpfs or ramfs)",
+                             SURVIVES "when the process is killed. They are not when the kernel "
+                                      "crashes or the power fails."}};
+    const char *wish = secure_getenv("ATO_DURABILITY");
+    d->survives = domains[d->domain].survives;
+    d->reason = wish && *wish ? "ATO_DURABILITY says so"
+                : d->domain != medium
+                    ? "the folder that ATO_REFLECTION_DIR names is on a medium that offers no more"
+                    : domains[d->domain].reason;
+    if (wish && *wish && d->domain != medium && (int)domain_weaker(medium, d->domain) == medium)
+        remark(d, "ATO_DURABILITY promises %s, the medium offers only %s", wish,
+               domain_name(medium));
+}
+
+/* Maps a file there. */
+static void try_file(struct diagnosis *d, int fd)
+{
+    char bytes[64] = {0};
+    struct ato_status st = {.struct_size = sizeof(st)};
+    const char *unsafe = domain_refused(fd), *any = secure_getenv("ATO_ANY_FILE_SYSTEM");
+    if (unsafe && any && strcmp(any, "1") == 0)
+        remark(d,
+               "the file system is %s, on which locks and stores may not reach all programs that "
+               "use a file; ATO_ANY_FILE_SYSTEM=1 takes it all the same",
+               unsafe);
+    if (fsetxattr(fd, "user.ato.doctor", "", 0, 0) < 0)
+        remark(d, "the file system has no user attributes: a fast unmap makes the file plain, and "
+                  "files with several links are refused");
+    void *at = write(fd, bytes, sizeof(bytes)) < 0
+                   ? MAP_FAILED
+                   : ato_mmap(NULL, sizeof(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED || !ato_memcpy(at, bytes, sizeof(bytes)) || ato_stat(at, &st) < 0)
+        (void)snprintf(d->obstacle, sizeof(d->obstacle), "%s", ato_errormsg());
     else
-        json_bool(j, key, error == 0);
+        d->domain = st.domain;
+    if (at != MAP_FAILED)
+        (void)ato_munmap(at, sizeof(bytes), ATO_UNMAP_SPATIAL);
+    if (d->domain)
+        explain_domain(d, domain_of(fd));
 }
 
-static void write_list(struct json *j, const char *key, const struct obstacles *o)
+/* Returns 0; -1 with errno: the folder cannot be looked at. */
+static int diagnose(struct diagnosis *d, const char *folder)
 {
-    json_list(j, key);
-    for (unsigned i = 0; i < o->n; i++)
-        json_string(j, NULL, o->all[i]);
-    json_end(j);
+    char path[PATH_MAX];
+    struct folder beside = {.fd = -1};
+    struct stat st;
+    *d = (struct diagnosis){0};
+    struct statfs fs;
+    if (stat(folder, &st) < 0 || statfs(folder, &fs) < 0)
+        return -1;
+    if (!S_ISDIR(st.st_mode)) {
+        errno = ENOTDIR;
+        return -1;
+    }
+    if (fs.f_type == BTRFS_SUPER_MAGIC)
+        remark(d, "btrfs takes new space for what is overwritten, which cannot be reserved: a full "
+                  "disk may be SIGBUS");
+    if (is_removed_at_logout())
+        remark(
+            d,
+            "unless logind.conf has RemoveIPC=no, systemd removes what this user has in /dev/shm "
+            "when the user's last session ends: a process that goes on then keeps others from "
+            "mapping its files. Run it as a service under a user of the system, or "
+            "'loginctl enable-linger'");
+    /* The reflection of the trial lies in a folder of its own, or where the user wants it. */
+    const char *elsewhere = secure_getenv("ATO_REFLECTION_DIR");
+    (void)snprintf(path, sizeof(path), "%s/" FOLDER_NAME, folder);
+    if ((!elsewhere || !*elsewhere) && folder_open(&beside, path, false) < 0 && errno != ENOENT)
+        (void)snprintf(d->obstacle, sizeof(d->obstacle), "%s", report_sentence());
+    else if (beside.fd >= 0 && faccessat(beside.fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+        (void)snprintf(d->obstacle, sizeof(d->obstacle), "no permission to write to %.900s", path);
+    folder_close(&beside);
+    if (d->obstacle[0])
+        return 0;
+    const int fd = trial_make(path, folder, "doctor") < 0 ? -1 : trial_file(path, "file");
+    if (fd < 0) {
+        (void)snprintf(d->obstacle, sizeof(d->obstacle), "no file can be made there: %s",
+                       report_reason(errno));
+        return 0;
+    }
+    try_file(d, fd);
+    close(fd);
+    (void)trial_remove(path);
+    return 0;
 }
 
-static void write_machine(struct json *j, const struct diagnosis *d)
+/* ---- showing ---- */
+
+/* Writes a fact of the machine. */
+static void write_fact(struct json *j, const char *key, const char *what, const char *value)
 {
-    json_object(j, "cpu");
-    json_bool(j, "clwb", d->cpu.clwb);
-    json_bool(j, "clflushopt", d->cpu.clflushopt);
-    json_bool(j, "avx2", d->cpu.avx2);
-    json_bool(j, "avx512", d->cpu.avx512);
-    json_bool(j, "rtm", d->cpu.rtm);
-    json_bool(j, "rtm_commits", d->cpu.rtm_commits);
-    json_string(j, "copy_kernel", d->cpu.kernel);
-    json_end(j);
+    json_string(j, key, value);
+    if (!j->out)
+        text_item(what, "%s", value);
+}
+
+static void show(struct json *j, const struct diagnosis *d, const char *folder)
+{
+    struct utsname kernel;
+    struct persist p;
+    const int auto_flush = domain_has_auto_flush();
+    uname(&kernel);
+    persist_init(&p, PERSIST_PROCESS);
+    if (!j->out)
+        text_item("folder", "%s", folder);
     json_object(j, "machine");
-    json_string(j, "kernel", d->kernel.release);
-    if (d->auto_flush < 0)
-        json_null(j, "eadr");
-    else
-        json_bool(j, "eadr", d->auto_flush == 1);
-    json_bool(j, "membarrier", d->membarrier);
+    write_fact(j, "kernel", "kernel", kernel.release);
+    write_fact(j, "copy_kernel", "copies with", p.kernel->name);
+    write_fact(j, "hardware_transactions", "RTM", persist_rtm_works() ? "yes" : "no");
+    write_fact(j, "eadr", "eADR", auto_flush == 1 ? "yes" : auto_flush == 0 ? "no" : "not known");
     json_end(j);
-    json_object(j, "shm");
-    json_bool(j, "usable", !d->shm.error && !d->shm.tried);
-    json_bool(j, "removed_at_logout", d->shm.vanishes);
-    json_number(j, "size", d->shm.size);
-    json_number(j, "free", d->shm.free);
+    json_string(j, "domain", d->domain ? domain_name(d->domain) : NULL);
+    json_string(j, "reason", d->reason);
+    json_string(j, "survives", d->survives);
+    json_bool(j, "can_map", !d->obstacle[0]);
+    json_list(j, "obstacles");
+    if (d->obstacle[0])
+        json_string(j, NULL, d->obstacle);
     json_end(j);
-}
-
-static void write_json(const struct diagnosis *d, const char *error, int status)
-{
-    struct json j;
-    json_start(&j, "doctor");
-    json_string(&j, "folder", d->name);
-    json_string(&j, "error", error);
-    if (!error) {
-        const struct medium *m = &d->medium;
-        struct obstacles o = diagnosis_obstacles(d), remarks = diagnosis_remarks(d);
-        write_machine(&j, d);
-        json_object(&j, "file_system");
-        json_string(&j, "type", m->type);
-        write_trial(&j, "map_sync", m, m->map_sync);
-        write_trial(&j, "user_attributes", m, m->attributes);
-        write_trial(&j, "fallocate", m, m->fallocate);
-        write_trial(&j, "ofd_locks", m, m->locks);
-        json_string(&j, "refused_as", m->unsafe);
-        if (m->has_space) {
-            json_number(&j, "size", m->size);
-            json_number(&j, "free", m->free);
-            json_number(&j, "reserved", m->reserved);
-        }
-        json_end(&j);
-        bool known = !m->tried && d->domain > 0;
-        json_string(&j, "domain", known ? domain_name(d->domain) : NULL);
-        json_string(&j, "reason", known ? diagnosis_reason(d) : NULL);
-        json_string(&j, "survives", known ? diagnosis_survival(d->domain) : NULL);
-        json_bool(&j, "can_map", o.n == 0);
-        write_list(&j, "obstacles", &o);
-        write_list(&j, "remarks", &remarks);
-    }
-    json_finish(&j, status);
-}
-
-/* ---- for people ---- */
-
-static void line(const char *what, const char *value, const char *meaning)
-{
-    printf("  %-18s ", what);
-    text_put(stdout, value);
-    printf("%s%s\n", meaning ? "  " : "", meaning ? meaning : "");
-}
-
-static const char *yes(bool is)
-{
-    return is ? "yes" : "no ";
-}
-
-static void say_trial(const char *what, const struct medium *m, int error, const char *meaning)
-{
-    if (m->tried)
-        line(what, "not tried", NULL);
-    else
-        line(what, yes(error == 0), meaning);
-}
-
-static void say_machine(const struct diagnosis *d)
-{
-    const struct cpu *c = &d->cpu;
-    char text[64];
-    puts("CPU");
-    line("clwb", yes(c->clwb),
-         "flushes a cache line and keeps it; persistent memory is written by it");
-    line("clflushopt", yes(c->clflushopt), "what is used in its place");
-    line("AVX2", yes(c->avx2), NULL);
-    line("AVX-512", yes(c->avx512), NULL);
-    line("copies with", c->kernel, NULL);
-    line("RTM", yes(c->rtm), "hardware transactions, by what the CPU says");
-    line("RTM trial", yes(c->rtm_commits),
-         c->rtm_commits ? "they commit" : "writes of several pages commit by a lane instead");
-    puts("Machine");
-    line("kernel", d->kernel.release, NULL);
-    line("eADR",
-         d->auto_flush == 1   ? "yes"
-         : d->auto_flush == 0 ? "no "
-                              : "not known",
-         "CPU caches are written back when the power fails");
-    line("membarrier", yes(d->membarrier), NULL);
-    puts("Shared memory, /dev/shm (32 bytes for each page of a file that is touched)");
-    if (d->shm.error) {
-        line("usable", report_reason(d->shm.error), NULL);
+    json_list(j, "remarks");
+    for (unsigned i = 0; i < d->remarks; i++)
+        json_string(j, NULL, d->remark[i]);
+    json_end(j);
+    if (j->out)
         return;
-    }
-    if (d->shm.size) {
-        line("size", text_size(text, d->shm.size), NULL);
-        line("free", text_size(text, d->shm.free), NULL);
-    } else {
-        line("size", "no limit", NULL);
-    }
-    line("file of 1 MiB", d->shm.tried ? report_reason(d->shm.tried) : "can be made", NULL);
-}
-
-static void say_medium(const struct diagnosis *d)
-{
-    const struct medium *m = &d->medium;
-    char text[TEXT_SIZE];
-    fputs("Folder ", stdout);
-    text_put(stdout, d->name);
+    fputs(d->obstacle[0] ? "A file there cannot be mapped: " : "", stdout);
+    text_put(stdout, d->obstacle);
+    if (d->domain)
+        printf("A file there gets the durability domain '%s': %s.\n%s", domain_name(d->domain),
+               d->reason, d->survives);
+    for (unsigned i = 0; i < d->remarks; i++)
+        printf("\nNote: %s.", d->remark[i]);
     putchar('\n');
-    line("file system", m->type, NULL);
-    say_trial("DAX (MAP_SYNC)", m, m->map_sync, "persistent memory can be mapped directly");
-    say_trial("user attributes", m, m->attributes, "by which a file finds its reflection");
-    say_trial("fallocate", m, m->fallocate, "space is taken before it is written to");
-    say_trial("OFD locks", m, m->locks, "by which processes see one another");
-    if (m->has_space) {
-        line("size", text_size(text, m->size), NULL);
-        line("free", text_size(text, m->free), "a reflection takes up to the size of its file");
-        line("kept for root", text_size(text, m->reserved), NULL);
-    }
-}
-
-static void say(const struct diagnosis *d)
-{
-    struct obstacles o = diagnosis_obstacles(d), remarks = diagnosis_remarks(d);
-    say_machine(d);
-    say_medium(d);
-    putchar('\n');
-    for (unsigned i = 0; i < o.n; i++) {
-        fputs("A file there cannot be mapped: ", stdout);
-        text_put(stdout, o.all[i]);
-        puts(".");
-    }
-    if (o.n == 0 && !d->medium.tried && d->domain > 0)
-        printf("A file there gets the durability domain '%s': %s.\n%s\n", domain_name(d->domain),
-               diagnosis_reason(d), diagnosis_survival(d->domain));
-    for (unsigned i = 0; i < remarks.n; i++) {
-        fputs("Note: ", stdout);
-        text_put(stdout, remarks.all[i]);
-        puts(".");
-    }
 }
 
 static int run(const struct tool_request *request)
 {
-    struct diagnosis d;
-    const char *error = NULL, *folder = request->count ? request->names[0] : ".";
-    int status = TOOL_GOOD;
-    if (diagnosis_make(&d, folder) < 0) {
-        error = report_reason(errno);
-        status = TOOL_BLIND;
-    } else if (diagnosis_obstacles(&d).n) {
-        status = TOOL_BAD;
-    }
-    if (request->json) {
-        write_json(&d, error, status);
-    } else if (error) {
-        text_put(stderr, folder);
-        fprintf(stderr, ": cannot look at it: %s\n", error);
-    } else {
-        say(&d);
-    }
+    static struct diagnosis d;
+    struct json j;
+    struct outcome o = {.name = request->count ? request->names[0] : ".", .result = DONE};
+    if (diagnose(&d, o.name) < 0)
+        outcome_set(&o, BLIND, "cannot look at it: %s", report_reason(errno));
+    const int status = o.result == BLIND ? TOOL_BLIND : d.obstacle[0] ? TOOL_BAD : TOOL_GOOD;
+    json_start(&j, "doctor", request->json);
+    json_string(&j, "folder", o.name);
+    json_string(&j, "error", o.result == BLIND ? o.why : NULL);
+    if (o.result != BLIND)
+        show(&j, &d, o.name);
+    else if (!request->json)
+        outcome_show(&o, request, &j, "%s", "");
+    json_finish(&j, status);
     return status;
 }
 
@@ -218,22 +234,12 @@ const struct tool_command doctor_command = {
     .name = "doctor",
     .operands = "[FOLDER]",
     .what = "what machine and folder offer, and what a file there survives",
-    .help =
-        "Shows what the CPU, the kernel, /dev/shm and the file system of FOLDER (by default the\n"
-        "working directory) offer to libato; the durability domain that a file there would get,\n"
-        "and why; and the events that its bytes survive. It tests the file system and /dev/shm "
-        "with\n"
-        "files without a name, and leaves nothing behind.\n"
-        "\n"
-        "Domains:\n"
-        "  pmem     persistent memory: survives a kill, a kernel crash, a power cut\n"
-        "  eadr     the same, if CPU caches are written back when the power fails\n"
-        "  msync    a disk: survives the same, and each write waits for the disk\n"
-        "  process  memory: survives a kill only\n"
-        "The first program that maps a file fixes its domain. ATO_DURABILITY chooses another one.\n"
-        "\n"
-        "Exit status: 0 a file there can be mapped; 1 it cannot, for the reason shown; 2 FOLDER\n"
-        "could not be read.\n",
+    .help = "Shows what the machine, /dev/shm and the file system of FOLDER (by default the\n"
+            "working directory) offer to libato; the durability domain that a file there would\n"
+            "get, and why; and the events that its bytes survive: pmem and eadr a kill, a kernel\n"
+            "crash and a power cut; msync the same, but each write waits for the disk; process a\n"
+            "kill only. It maps a file in a new folder there, and removes both.\n",
     .most = 1,
+    .options = HAS(JSON),
     .run = run,
 };

@@ -9,11 +9,9 @@
 #ifndef ATO_TOOLS_GC_H
 #define ATO_TOOLS_GC_H
 
-#include "progress.h"
+#include "json.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <limits.h>
 
 enum gc_fate {
     GC_KEPT,    /* a process uses it, or it cannot be told that none does; never removed */
@@ -22,40 +20,32 @@ enum gc_fate {
     GC_REMOVED,
     GC_FAILED, /* it could not be removed */
     GC_BLIND,  /* it could not be looked at */
+    GC_FATES
 };
-
-enum gc_delete { GC_NOTHING, GC_THE_USELESS, GC_ALL };
 
 struct gc {
-    enum gc_delete delete;
-    struct gc_item {
-        const char *kind;
-        char *path, *why;
-        uint64_t bytes; /* of storage */
-        enum gc_fate fate;
-    } * items;
-    size_t n, room;
-    bool lost; /* no memory for another item */
+    unsigned delete; /* of --delete */
+    struct json json;
+    uint64_t count[GC_FATES], bytes[GC_FATES];
     struct gc_id {
+        struct gc_id *next;
         uint8_t id[16];
-        char *manifest; /* NULL: useless, or removed */
-    } * ids;            /* of the pairings below the folder */
-    size_t id_count, id_room;
-    bool all_shared; /* /dev/shm is below the folder */
-    struct progress progress;
-    uint64_t done,
-        total; /* of what gc_folders() looks at: names, then suspects; total 0: not known yet */
+        bool stays;
+        char manifest[]; /* its path */
+    } * ids;             /* of the pairings below the folder */
+    bool all_shared;     /* /dev/shm is below the folder */
 };
 
-/* Notes an item. */
+/* Shows an item. */
 void gc_add(struct gc *gc, enum gc_fate fate, const char *kind, const char *path, uint64_t bytes,
             const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* Returns true if an item of this fate is to be removed. */
 bool gc_wanted(const struct gc *gc, enum gc_fate fate);
 
-/* Shows that one more is looked at. */
-void gc_step(struct gc *gc);
+/* Shows an item that was removed if it is wanted: 0; -1 with errno: it could not; 1: a process is just using it. */
+void gc_settle(struct gc *gc, enum gc_fate fate, const char *kind, const char *path, uint64_t bytes,
+               int removed, const char *why);
 
 /* Looks at all reflection folders below the folder `name`. */
 void gc_folders(struct gc *gc, const char *name);

@@ -57,10 +57,10 @@ static bool is_users(const char *name)
 
 static const struct gc_id *find(const struct gc *gc, const uint8_t id[16])
 {
-    for (size_t i = 0; i < gc->id_count; i++)
-        if (memcmp(gc->ids[i].id, id, 16) == 0)
-            return &gc->ids[i];
-    return NULL;
+    const struct gc_id *at = gc->ids;
+    while (at && memcmp(at->id, id, 16) != 0)
+        at = at->next;
+    return at;
 }
 
 /* Returns true if no process has the manifest's file mapped, nor is mapping it: then the attach lock is held until *lock is
@@ -128,7 +128,7 @@ static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, co
 static void look_at_object(struct gc *gc, const char *name, const uint8_t *id)
 {
     const struct gc_id *known = id ? find(gc, id) : NULL;
-    const char *manifest = known ? known->manifest : NULL, *why;
+    const char *manifest = known && known->stays ? known->manifest : NULL, *why;
     char object[NAME_MAX + 2], path[NAME_MAX + 16];
     enum gc_fate fate = GC_KEPT;
     struct stat st;
@@ -137,31 +137,20 @@ static void look_at_object(struct gc *gc, const char *name, const uint8_t *id)
         return;
     snprintf(object, sizeof(object), "/%s", name);
     snprintf(path, sizeof(path), "/dev/shm/%s", name);
-    if (lstat(path, &st) < 0)
-        return; /* gone meanwhile */
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return; /* gone meanwhile, or a user's */
     const uint64_t bytes = (uint64_t)st.st_blocks * 512;
-    if (!S_ISREG(st.st_mode))
-        return;
     if (manifest && !is_unmapped(manifest, &lock)) {
         why = lock < 0 ? "this user may not lock the manifest of its file"
                        : "its file is mapped, or just being mapped";
-        locks_close(lock);
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
-        return;
-    }
-    fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0 && errno != ENOENT) {
-        why = "this user may not look at it";
-        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
-    } else if (fd >= 0) {
+    } else if ((fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0)) >= 0) {
         fate = id ? judge(fd, id, manifest, &why) : judge_users(fd, name, &why);
-        if (gc_wanted(gc, fate) && fsops->shm_unlink(object) < 0)
-            gc_add(gc, GC_FAILED, "shared memory", path, bytes, "cannot remove it: %s",
-                   report_reason(errno));
-        else
-            gc_add(gc, gc_wanted(gc, fate) ? GC_REMOVED : fate, "shared memory", path, bytes, "%s",
-                   why);
+        gc_settle(gc, fate, "shared memory", path, bytes,
+                  gc_wanted(gc, fate) ? fsops->shm_unlink(object) : 0, why);
         close(fd); /* ends the lease */
+    } else if (errno != ENOENT) {
+        gc_add(gc, GC_KEPT, "shared memory", path, bytes, "this user may not look at it");
     }
     locks_close(lock);
 }

@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -41,37 +40,20 @@ int look_shared(const struct manifest_record *record, struct shared_header *h)
     return -1;
 }
 
-/* Of shared memory that look_shared() opened, which it closes. */
-static struct shared_slot *read_slots(int fd)
-{
-    const size_t n = MANIFEST_SLOTS * sizeof(struct shared_slot);
-    if (fd < 0)
-        return NULL;
-    struct shared_slot *slots = malloc(n);
-    bool good = slots && pread(fd, slots, n, SHARED_SLOTS_AT) == (ssize_t)n;
-    close(fd);
-    if (!good) {
-        free(slots);
-        return NULL;
-    }
-    return slots;
-}
-
-/* Returns 1 if process `pid` has the file open, 0 if not, -1 if that cannot be found out. */
-static int has_open(uint32_t pid, const struct stat *file)
+/* Returns true if it is known that process `pid` has the file open. */
+static bool has_open(uint32_t pid, const struct stat *file)
 {
     char path[64];
     struct dirent *entry;
     struct stat st;
-    int found = 0;
+    bool found = false;
     snprintf(path, sizeof(path), "/proc/%u/fd", pid);
     DIR *dir = opendir(path);
-    if (!dir)
-        return errno == ENOENT ? 0 : -1;
-    while (!found && (entry = readdir(dir)))
+    while (dir && !found && (entry = readdir(dir)))
         found = fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_ino == file->st_ino &&
                 st.st_dev == file->st_dev;
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     return found;
 }
 
@@ -80,7 +62,7 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
 {
     char path[64];
     /* The pid may be of another pid namespace, and name another process here. */
-    if (slot->state == SLOT_FREE || slot->pid == 0 || has_open(slot->pid, opened) != 1)
+    if (slot->state == SLOT_FREE || slot->pid == 0 || !has_open(slot->pid, opened))
         return;
     snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -124,9 +106,13 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     if (locked < 0 || fstat(m->fd, &st) < 0)
         return -1;
     h->attaching = locked;
+    static struct shared_slot slots[MANIFEST_SLOTS];
     struct shared_header header;
-    struct shared_slot *slots =
-        m->found == MANIFEST_VALID ? read_slots(look_shared(&m->record, &header)) : NULL;
+    const int fd = m->found == MANIFEST_VALID ? look_shared(&m->record, &header) : -1;
+    const bool known =
+        fd >= 0 && pread(fd, slots, sizeof(slots), SHARED_SLOTS_AT) == (ssize_t)sizeof(slots);
+    if (fd >= 0)
+        close(fd);
     for (at = 1; (locked = next_locked(m->fd, &at, &after, 1 + MANIFEST_SLOTS)) == 1; at = after) {
         /* A process that attaches tries to lock all slots together, for a moment. */
         if (after - at == MANIFEST_SLOTS) {
@@ -137,53 +123,17 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
             if (h->count < LOOK_HOLDERS) {
                 struct look_holder *next = &h->first[h->count];
                 next->slot = (unsigned)(at - 1);
-                if (slots)
+                if (known)
                     give_name(next, &slots[next->slot], &st);
             }
             h->count++;
         }
     }
-    free(slots);
     /* The readers' byte is also locked for a moment by the first process that attaches. */
     at = PAIRING_READERS;
     int watched = locked < 0 ? 0 : next_locked(m->fd, &at, &after, PAIRING_READERS + 1);
     h->readers = watched == 1 && !h->attaching;
     return locked < 0 || watched < 0 ? -1 : 0;
-}
-
-/* As shared_is_used() finds that there are some. */
-static void add_lost(const struct manifest_record *r, struct look_holders *h)
-{
-    struct shared_header header;
-    struct stat st;
-    const int fd = look_shared(r, &header);
-    const bool lives = fd >= 0 && fstat(fd, &st) == 0 && locks_ask(fd, 0, 1) == LOCKS_TAKEN;
-    struct shared_slot *slots = read_slots(fd);
-    for (unsigned i = 0; lives && slots && i < MANIFEST_SLOTS && h->count < LOOK_HOLDERS; i++) {
-        h->first[h->count] = (struct look_holder){.slot = i};
-        give_name(&h->first[h->count], &slots[i], &st);
-        h->count += h->first[h->count].pid != 0;
-    }
-    free(slots);
-    if (lives && !h->count)
-        h->first[h->count++] = (struct look_holder){0};
-}
-
-void look_lost_holders(const uint8_t id[16], struct look_holders *h)
-{
-    struct manifest_record r = {0};
-    char name[64];
-    memcpy(r.id, id, sizeof(r.id));
-    shared_name(name, id, 0);
-    const size_t n = (size_t)(strrchr(name, '-') - name); /* without the slash before */
-    DIR *all = opendir("/dev/shm");
-    for (const struct dirent *e; all && (e = readdir(all));)
-        if (strncmp(e->d_name, name + 1, n) == 0) {
-            r.shm_generation = strtoull(e->d_name + n, NULL, 16);
-            add_lost(&r, h);
-        }
-    if (all)
-        closedir(all);
 }
 
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
@@ -198,10 +148,7 @@ const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h)
 void look_holder_write(const struct look_holder *h, struct json *j)
 {
     json_number(j, "slot", h->slot);
-    if (h->pid)
-        json_number(j, "pid", h->pid);
-    else
-        json_null(j, "pid");
+    json_known(j, "pid", h->pid, h->pid);
     json_string(j, "command", h->pid ? h->command : NULL);
 }
 

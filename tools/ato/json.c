@@ -26,8 +26,11 @@ static void quote(FILE *out, const char *s)
     putc('"', out);
 }
 
-static void begin(struct json *j, const char *key)
+/* Returns false if no document is wanted. */
+static bool begin(struct json *j, const char *key)
 {
+    if (!j->out)
+        return false;
     if (j->depth) {
         fputs(j->filled[j->depth - 1] ? ",\n" : "\n", j->out);
         j->filled[j->depth - 1] = true;
@@ -37,20 +40,22 @@ static void begin(struct json *j, const char *key)
         quote(j->out, key);
         fputs(": ", j->out);
     }
+    return true;
 }
 
 static void open_level(struct json *j, const char *key, char start, char end)
 {
-    begin(j, key);
+    if (!begin(j, key))
+        return;
     putc(start, j->out);
     j->filled[j->depth] = false;
     j->ends[j->depth++] = end;
 }
 
-void json_start(struct json *j, const char *command)
+void json_start(struct json *j, const char *command, bool wanted)
 {
     memset(j, 0, sizeof(*j));
-    j->out = stdout;
+    j->out = wanted ? stdout : NULL;
     open_level(j, NULL, '{', '}');
     json_string(j, "command", command);
     json_string(j, "version", ato_version());
@@ -62,7 +67,8 @@ void json_finish(struct json *j, int status)
         json_end(j);
     json_number(j, "status", (uint64_t)status);
     json_end(j);
-    putc('\n', j->out);
+    if (j->out)
+        putc('\n', j->out);
 }
 
 void json_object(struct json *j, const char *key)
@@ -77,6 +83,8 @@ void json_list(struct json *j, const char *key)
 
 void json_end(struct json *j)
 {
+    if (!j->out)
+        return;
     j->depth--;
     if (j->filled[j->depth])
         fprintf(j->out, "\n%*s", 2 * j->depth, "");
@@ -85,32 +93,31 @@ void json_end(struct json *j)
 
 void json_string(struct json *j, const char *key, const char *value)
 {
-    begin(j, key);
-    if (value)
+    if (begin(j, key) && value)
         quote(j->out, value);
-    else
+    else if (j->out)
         fputs("null", j->out);
 }
 
 void json_number(struct json *j, const char *key, uint64_t value)
 {
-    begin(j, key);
-    fprintf(j->out, "%" PRIu64, value);
+    if (begin(j, key))
+        fprintf(j->out, "%" PRIu64, value);
 }
 
 void json_decimal(struct json *j, const char *key, double value)
 {
-    begin(j, key);
-    fprintf(j->out, "%.3f", value);
+    if (begin(j, key))
+        fprintf(j->out, "%.3f", value);
 }
 
 void json_bool(struct json *j, const char *key, bool value)
 {
-    begin(j, key);
-    fputs(value ? "true" : "false", j->out);
+    if (begin(j, key))
+        fputs(value ? "true" : "false", j->out);
 }
 
-void json_null(struct json *j, const char *key)
+void json_known(struct json *j, const char *key, bool known, uint64_t value)
 {
-    json_string(j, key, NULL);
+    known ? json_number(j, key, value) : json_string(j, key, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The JSON document of a command, written to standard output piece by piece.
+ * The JSON document of a command, written to standard output piece by piece. If none is wanted, the calls do nothing.
  *
  * Keys and values are written in the order of the calls, with commas and indentation. A file name
  * may not be UTF-8: a byte that is part of no character becomes the escape \udcXX, which Python's
@@ -16,7 +16,7 @@
 enum { JSON_DEPTH = 16 };
 
 struct json {
-    FILE *out;
+    FILE *out; /* NULL: no document is wanted */
     int depth;
     bool filled[JSON_DEPTH]; /* the object or list of that depth is not empty */
     char ends[JSON_DEPTH];
@@ -24,7 +24,7 @@ struct json {
 
 /* Begin and end the document: an object that begins with the command and the version of libato,
  * and ends with the exit status. The end closes all open objects and lists. */
-void json_start(struct json *j, const char *command);
+void json_start(struct json *j, const char *command, bool wanted);
 void json_finish(struct json *j, int status);
 
 /* `key` is NULL for the elements of a list, here and below. */
@@ -36,6 +36,7 @@ void json_string(struct json *j, const char *key, const char *value); /* NULL: n
 void json_number(struct json *j, const char *key, uint64_t value);
 void json_decimal(struct json *j, const char *key, double value); /* with three decimals */
 void json_bool(struct json *j, const char *key, bool value);
-void json_null(struct json *j, const char *key);
+void json_known(struct json *j, const char *key, bool known,
+                uint64_t value); /* null if it is not known */
 
 #endif

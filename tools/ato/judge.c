@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "judge.h"
+/* Judges what look.c has found of a file: in which state is it, and what keeps it from being mapped? */
+#include "look.h"
 
+#include "lib/file/shared.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
@@ -14,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void judge_set(struct look *l, enum look_state state, unsigned ways, const char *format, ...)
+void look_judge_as(struct look *l, enum look_state state, unsigned ways, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -61,38 +63,39 @@ static void judge_sizes(struct look *l)
                     l->identity.size >= l->manifest.size &&
                     (l->identity.size <= longest || l->cut_growth);
     if (!l->manifest.has_size)
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "the logical size in its manifest is damaged");
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                      "the logical size in its manifest is damaged");
     else if (l->identity.size != l->manifest.size && !l->cut_growth && !l->cut_shrink &&
              !lost_nothing(l))
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_RESIZE,
-                  "is %" PRIu64 " bytes long, its manifest says %" PRIu64
-                  ": it was cut, lengthened or replaced by other means",
-                  l->identity.size, l->manifest.size);
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_RESIZE,
+                      "is %" PRIu64 " bytes long, its manifest says %" PRIu64
+                      ": it was cut, lengthened or replaced by other means",
+                      l->identity.size, l->manifest.size);
     else if (l->reflection < 0 && l->reflection_error == ENOENT)
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->number);
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                      "its reflection %s/%" PRIu64 " is missing", l->folder.path, l->number);
     else if (l->reflection < 0)
-        judge_set(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
-                  l->folder.path, l->number, report_reason(l->reflection_error));
+        look_judge_as(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
+                      l->folder.path, l->number, report_reason(l->reflection_error));
     else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64
-                  "%s",
-                  l->folder.path, l->number, l->reflection_length,
-                  layout_reflection_bytes(r->format, l->manifest.size),
-                  r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                      "its reflection %s/%" PRIu64 " is %" PRIu64
+                      " bytes long, it should be %" PRIu64 "%s",
+                      l->folder.path, l->number, l->reflection_length,
+                      layout_reflection_bytes(r->format, l->manifest.size),
+                      r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
     else if ((l->bad_words = has_bad_words(l)))
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "its reflection %s/%" PRIu64
-                  " is damaged: it has two bitmaps of a page, or one with "
-                  "slices beyond the end",
-                  l->folder.path, l->number);
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                      "its reflection %s/%" PRIu64
+                      " is damaged: it has two bitmaps of a page, or one with "
+                      "slices beyond the end",
+                      l->folder.path, l->number);
     else if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
-        judge_set(l, LOOK_DAMAGED,
-                  WAY_FILE | (l->identity.size == r->clean_size ? WAY_REFLECTION : WAY_RESIZE),
-                  "was written by other means since it was unmapped, while its reflection may hold "
-                  "parts of it");
+        look_judge_as(
+            l, LOOK_DAMAGED,
+            WAY_FILE | (l->identity.size == r->clean_size ? WAY_REFLECTION : WAY_RESIZE),
+            "was written by other means since it was unmapped, while its reflection may hold "
+            "parts of it");
 }
 
 static void judge_own(struct look *l)
@@ -110,15 +113,17 @@ static void judge_own(struct look *l)
     judge_sizes(l);
     if (l->state == LOOK_RECOVERY_DUE && !identity_same_inode(&l->identity, r) &&
         !area_is_copy(l->manifest.fd, r))
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
-                  "was replaced by a backup of an earlier moment, while its reflection holds parts "
-                  "of the later content");
+        look_judge_as(
+            l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
+            "was replaced by a backup of an earlier moment, while its reflection holds parts "
+            "of the later content");
     if ((l->state == LOOK_RECOVERY_DUE || l->state == LOOK_IN_USE) &&
         guard_was_overwritten(l->fd, l->reflection, &r->guard, r->format, l->manifest.size,
                               l->path))
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
-                  "was overwritten by another program while libato held it: its guarded bytes have "
-                  "no mask, and its reflection holds parts of the content from before");
+        look_judge_as(
+            l, LOOK_DAMAGED, WAY_FILE | WAY_REFLECTION,
+            "was overwritten by another program while libato held it: its guarded bytes have "
+            "no mask, and its reflection holds parts of the content from before");
 }
 
 /* Of a restored file: could its reflection be used? */
@@ -134,12 +139,12 @@ static void judge_apart(struct look *l)
     l->is_mixed = guard_was_overwritten(l->fd, l->reflection, &r->guard, r->format,
                                         l->manifest.size, l->path) > 0;
     if (l->orphan == ORPHAN_BEGUN)
-        judge_set(l, LOOK_APART, WAY_MAP,
-                  "was restored, and is not joined completely with its reflection %s/%" PRIu64
-                  ", which the next map finishes",
-                  l->folder.path, l->number);
+        look_judge_as(l, LOOK_APART, WAY_MAP,
+                      "was restored, and is not joined completely with its reflection %s/%" PRIu64
+                      ", which the next map finishes",
+                      l->folder.path, l->number);
     else
-        judge_set(
+        look_judge_as(
             l, LOOK_APART, WAY_FILE | WAY_REFLECTION,
             "was restored or copied, and its reflection %s/%" PRIu64
             ", made for another inode number, holds parts of the content%s",
@@ -157,25 +162,18 @@ static bool is_trusted(struct look *l)
         (l->reflection < 0 ||
          ownership_check(&l->identity.trust, l->reflection, l->folder.path, n.reflection) == 0))
         return true;
-    judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
+    look_judge_as(l, LOOK_DAMAGED, 0, "%s", report_sentence());
     return false;
 }
 
-/* The attribute is missing, and nothing would be lost without the reflection: its birth was cut. */
-static bool is_cut_birth(const struct look *l)
-{
-    return l->manifest.record.state == MANIFEST_IN_USE &&
-           meta_holds_slices(&l->folder, l->identity.inode) == 0;
-}
-
-void judge(struct look *l)
+void look_judge(struct look *l)
 {
     const struct look_manifest *m = &l->manifest;
     const char *folder = l->folder.path;
     uint64_t inode = l->identity.inode;
     bool has = l->has_attribute == ATTRIBUTE_FOUND;
     if (l->orphan == ORPHAN_SEVERAL) {
-        judge_set(
+        look_judge_as(
             l, LOOK_APART, 0,
             "was restored without its attribute user.ato, and it is not known which reflection in "
             "%s is its own: several files or reflections have that size. Restore it with its "
@@ -185,15 +183,14 @@ void judge(struct look *l)
         return;
     }
     if (m->fd < 0 && has) {
-        char name[LOOK_NAME];
-        look_lost_holders(l->attribute.id, &l->holders);
-        judge_set(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
-                  "its attribute says that its reflection lies in '%s', and there is no such "
-                  "reflection there%s%s",
-                  l->attribute.folder,
-                  l->holders.count ? ": that was removed or moved while the file is mapped by "
-                                   : "",
-                  l->holders.count ? look_holder_name(name, &l->holders.first[0]) : "");
+        l->holders.count = shared_is_used(l->attribute.id, &l->identity.trust) > 0;
+        look_judge_as(l, LOOK_LOST, WAY_FILE | WAY_BRING_BACK,
+                      "its attribute says that its reflection lies in '%s', and there is no such "
+                      "reflection there%s",
+                      l->attribute.folder,
+                      l->holders.count
+                          ? ": that was removed or moved while a process has the file mapped"
+                          : "");
     }
     if (m->fd < 0)
         return;
@@ -205,17 +202,17 @@ void judge(struct look *l)
     }
     /* The attribute is set when the manifest has a record. */
     if (m->found == MANIFEST_DAMAGED || (m->found == MANIFEST_UNBORN && has)) {
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                  "the manifest %s/%" PRIu64 ".manifest is %s: neither of its copies is valid",
-                  folder, inode, m->length ? "damaged" : "empty");
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+                      "the manifest %s/%" PRIu64 ".manifest is %s: neither of its copies is valid",
+                      folder, inode, m->length ? "damaged" : "empty");
         return;
     }
     if (m->found == MANIFEST_FOREIGN) {
-        judge_set(l, LOOK_DAMAGED, 0,
-                  "the manifest %s/%" PRIu64
-                  ".manifest is of version %u and format %u, which are not known; %s",
-                  folder, inode, m->record.version, m->record.format,
-                  manifest_advice(m->record.version, MANIFEST_VERSION));
+        look_judge_as(l, LOOK_DAMAGED, 0,
+                      "the manifest %s/%" PRIu64
+                      ".manifest is of version %u and format %u, which are not known; %s",
+                      folder, inode, m->record.version, m->record.format,
+                      manifest_advice(m->record.version, MANIFEST_VERSION));
         return;
     }
     if (m->found == MANIFEST_UNBORN) {
@@ -229,29 +226,32 @@ void judge(struct look *l)
         if (orphan_holds(&l->folder, l->number, m->fd, &m->record, -1) &&
             (area_is_copy(m->fd, &m->record) ||
              orphan_is_claimed(&l->folder, l->path, l->identity.inode, &m->record)))
-            judge_set(l, LOOK_DAMAGED, WAY_RENUMBER,
-                      "has the inode number in the name of the reflection %s/%" PRIu64
-                      ", which belongs to another restored file",
-                      folder, inode);
+            look_judge_as(l, LOOK_DAMAGED, WAY_RENUMBER,
+                          "has the inode number in the name of the reflection %s/%" PRIu64
+                          ", which belongs to another restored file",
+                          folder, inode);
         else
-            judge_set(l, LOOK_PLAIN, 0,
-                      "the reflection %s/%" PRIu64 " belonged to another file that had this inode "
-                      "number before; the next map sets it aside",
-                      folder, inode);
+            look_judge_as(l, LOOK_PLAIN, 0,
+                          "the reflection %s/%" PRIu64
+                          " belonged to another file that had this inode "
+                          "number before; the next map sets it aside",
+                          folder, inode);
     } else if (!has && m->record.state != MANIFEST_DEPLOYED &&
                (!known || (l->has_attribute == ATTRIBUTE_NONE &&
                            (m->record.known & MANIFEST_KNOWS_ATTRIBUTE)))) {
-        if (known && is_cut_birth(l)) {
+        /* Without content its birth was cut before it got the attribute. */
+        if (known && m->record.state == MANIFEST_IN_USE &&
+            meta_holds_slices(&l->folder, inode) == 0) {
             l->state = LOOK_BORN;
             return;
         }
         if (known)
             judge_own(l); /* could the reflection be used? */
         const unsigned may = known && l->problem[0] ? l->ways : known ? WAY_REFLECTION : 0;
-        judge_set(l, LOOK_DAMAGED, WAY_FILE | (may & WAY_REFLECTION),
-                  "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
-                  known ? "its attribute user.ato was taken away"
-                        : "nothing tells that it belongs to this file");
+        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | (may & WAY_REFLECTION),
+                      "has a reflection %s/%" PRIu64 ", but %s", folder, inode,
+                      known ? "its attribute user.ato was taken away"
+                            : "nothing tells that it belongs to this file");
     } else {
         judge_own(l);
     }

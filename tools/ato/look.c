@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "look.h"
 
-#include "judge.h"
 #include "lanes.h"
 
 #include "lib/sqlite/mask.h"
@@ -24,33 +23,35 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *look_state_name(enum look_state state)
-{
-    static const char *const names[] = {"plain",    "born",   "in use", "recovery due", "clean",
-                                        "deployed", "copied", "lost",   "apart",        "damaged"};
-    return names[state];
-}
-
 const char *look_format_name(int format)
 {
     return format == LAYOUT_SPARSE ? "sparse" : "dense";
 }
 
+static const struct {
+    const char *name, *meaning;
+} states[] = {
+    [LOOK_PLAIN] = {"plain", "an ordinary file"},
+    [LOOK_BORN] = {"born", "its reflection was being made, nothing is stored in it yet"},
+    [LOOK_IN_USE] = {"in use", "mapped by a process"},
+    [LOOK_RECOVERY_DUE] = {"recovery due", "its last user died; the next map recovers it"},
+    [LOOK_CLEAN] = {"clean", "no process has it mapped, its reflection is kept"},
+    [LOOK_DEPLOYED] = {"deployed", "everything is home, its reflection is being removed"},
+    [LOOK_COPIED] = {"copied", "a copy, made while the file was not plain"},
+    [LOOK_LOST] = {"lost", "its reflection is not to be found"},
+    [LOOK_APART] = {"apart",
+                    "a restored file; its reflection is there, under another inode number"},
+    [LOOK_DAMAGED] = {"damaged", "cannot be mapped as it is"},
+};
+
+const char *look_state_name(enum look_state state)
+{
+    return states[state].name;
+}
+
 const char *look_state_meaning(enum look_state state)
 {
-    static const char *const meanings[] = {
-        [LOOK_PLAIN] = "an ordinary file",
-        [LOOK_BORN] = "its reflection was being made, nothing is stored in it yet",
-        [LOOK_IN_USE] = "mapped by a process",
-        [LOOK_RECOVERY_DUE] = "its last user died; the next map recovers it",
-        [LOOK_CLEAN] = "no process has it mapped, its reflection is kept",
-        [LOOK_DEPLOYED] = "everything is home, its reflection is being removed",
-        [LOOK_COPIED] = "a copy, made while the file was not plain",
-        [LOOK_LOST] = "its reflection is not to be found",
-        [LOOK_APART] = "a restored file; its reflection is there, under another inode number",
-        [LOOK_DAMAGED] = "cannot be mapped as it is",
-    };
-    return meanings[state];
+    return states[state].meaning;
 }
 
 /* ---- ways out ---- */
@@ -80,8 +81,10 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
             "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
             name);
     else if (l->holders.count && l->state == LOOK_LOST)
-        add_way(to, "close it there, so that it becomes plain (ATO_UNMAP_SPATIAL); after a kill "
-                    "the content of the reflection is lost");
+        add_way(to,
+                "close it there ('fuser %s' names the process), so that it becomes plain "
+                "(ATO_UNMAP_SPATIAL); after a kill the content of the reflection is lost",
+                name);
     else if (l->holders.count && l->ways)
         add_way(to, "unmap it in the processes that have it, or end them, and look at it again");
     else if ((l->state != LOOK_PLAIN && l->state < LOOK_COPIED) || l->ways & WAY_MAP)
@@ -136,48 +139,36 @@ void look_why(char *to, size_t n, const struct look *l, const char *name)
 
 /* ---- opening ---- */
 
-/* Through a descriptor that opens nothing: a device or a pipe is never opened for real. */
-int look_open(const char *name, int flags)
+/* Opens a regular file, and looks at nothing else: a device or a pipe is not opened. */
+static int open_regular(int folder, const char *name, int flags, struct stat *st)
 {
-    char link[64];
-    struct stat st;
-    int at = open(name, O_PATH | O_CLOEXEC);
-    if (at < 0)
+    const int links = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
+    if (fstatat(folder, name, st, links) < 0)
         return -1;
-    int fd = -1, saved;
-    if (fstat(at, &st) == 0 && !S_ISREG(st.st_mode)) {
-        saved = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    } else {
-        snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
-        /* Looking leaves no trace in atime, where that is allowed. */
-        fd = open(link, flags | O_NOATIME | O_CLOEXEC);
-        if (fd < 0 && errno == EPERM)
-            fd = open(link, flags | O_CLOEXEC);
-        saved = errno;
-    }
-    close(at);
-    errno = saved;
-    return fd;
-}
-
-int look_into(const struct folder *f, const char *name, struct stat *st)
-{
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    if (fstatat(f->fd, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+    errno = S_ISDIR(st->st_mode) ? EISDIR : EINVAL;
+    if (!S_ISREG(st->st_mode))
         return -1;
-    if (!S_ISREG(st->st_mode)) {
-        errno = EINVAL;
-        return -1;
-    }
-    int fd = openat(f->fd, name, flags | O_NOATIME);
+    /* Looking leaves no trace in atime, where that is allowed. */
+    int fd = openat(folder, name, flags | O_NOATIME | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == EPERM)
-        fd = openat(f->fd, name, flags);
+        fd = openat(folder, name, flags | O_NOCTTY | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, st) < 0 || !S_ISREG(st->st_mode))) {
         close(fd);
         errno = EINVAL;
         return -1;
     }
     return fd;
+}
+
+int look_open(const char *name, int flags)
+{
+    struct stat st;
+    return open_regular(AT_FDCWD, name, flags, &st);
+}
+
+int look_into(const struct folder *f, const char *name, struct stat *st)
+{
+    return open_regular(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, st);
 }
 
 bool look_is_old(const struct stat *st)
@@ -403,7 +394,7 @@ static int find_manifest(struct look *l, enum wanted wanted)
         if (there == 1)
             there = look_folder(&l->folder, place);
         if (there == -2 && l->state != LOOK_DAMAGED)
-            judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
+            look_judge_as(l, LOOK_DAMAGED, 0, "%s", report_sentence());
         if (there == -1)
             return -1;
         if (there == 1 && (there = find_in_folder(l, wanted)) == 1)
@@ -481,13 +472,13 @@ static void count_due(void *arg, const struct lanes *n)
     if (n->alive)
         return;
     if (n->error && refused)
-        judge_set(l, LOOK_DAMAGED, 0, "%s", report_sentence());
+        look_judge_as(l, LOOK_DAMAGED, 0, "%s", report_sentence());
     for (unsigned lane = 0; !n->error && lane < n->n; lane++) {
         const enum lane_finding found = lanes_look(n, lane, &v);
         l->commits += found == LANE_COMMITTED;
         if (found == LANE_DAMAGED && refused)
-            judge_set(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged", lane,
-                      n->path);
+            look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK, "lane %u of %s is damaged",
+                          lane, n->path);
     }
 }
 
@@ -502,7 +493,7 @@ static int look_once(struct look *l)
     if (l->has_attribute == ATTRIBUTE_BAD && errno != EUCLEAN)
         return -1;
     if (l->has_attribute == ATTRIBUTE_BAD) {
-        judge_set(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
+        look_judge_as(l, LOOK_DAMAGED, WAY_UNSET, "its attribute user.ato is damaged");
         return 0;
     }
     const bool carries = l->has_attribute == ATTRIBUTE_FOUND;
@@ -518,11 +509,11 @@ static int look_once(struct look *l)
     if (cut)
         memmove(cut, cut + 1, strlen(cut));
     if (is_copied(l) && l->manifest.fd < 0) {
-        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
-                  "carries the attribute of the file with inode %" PRIu64
-                  ", from which it was copied or moved while that was not plain: parts of the "
-                  "content may be in that file's reflection only",
-                  l->attribute.inode);
+        look_judge_as(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
+                      "carries the attribute of the file with inode %" PRIu64
+                      ", from which it was copied or moved while that was not plain: parts of the "
+                      "content may be in that file's reflection only",
+                      l->attribute.inode);
         return 0;
     }
     if (l->manifest.fd >= 0) {
@@ -535,14 +526,14 @@ static int look_once(struct look *l)
             return -1;
     }
     if (l->state != LOOK_DAMAGED)
-        judge(l);
+        look_judge(l);
     if (l->state == LOOK_IN_USE || l->state == LOOK_RECOVERY_DUE)
         lanes_each(&l->folder, &l->manifest, count_due, l);
     if (l->state == LOOK_PLAIN && look_is_masked(l->fd))
-        judge_set(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
-                  "is a copy of an SQLite database, made while libato held that: parts of the "
-                  "content may be in "
-                  "the reflection of the other file only");
+        look_judge_as(l, LOOK_COPIED, WAY_COPY_AGAIN | WAY_FILE,
+                      "is a copy of an SQLite database, made while libato held that: parts of the "
+                      "content may be in "
+                      "the reflection of the other file only");
     return 0;
 }
 

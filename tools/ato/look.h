@@ -113,6 +113,12 @@ int look_open(const char *name, int flags);
 int look_at(struct look *l, const char *name);
 void look_close(struct look *l);
 
+/* judge.c. look_judge() finds state and problem by what was found; the caller has set LOOK_PLAIN and no problem. look_judge_as() sets the state,
+ * the ways out, and the sentence that tells the problem. */
+void look_judge(struct look *l);
+void look_judge_as(struct look *l, enum look_state state, unsigned ways, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* Opens a reflection folder for reading. Returns 1; 0 if there is none; -1 on error; -2 if it is
  * not trusted, or not a folder: the library refuses it too. */
 int look_folder(struct folder *f, const char *path);
@@ -140,9 +146,6 @@ int look_shared(const struct manifest_record *record, struct shared_header *h);
 
 /* Finds the processes that have the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
-
-/* Adds those that have the file of that id mapped, whose manifest is gone. */
-void look_lost_holders(const uint8_t id[16], struct look_holders *h);
 
 /* Stores "pid 12 (name)", or "a process that cannot be named", in `to`, and returns `to`. */
 #define LOOK_NAME 80

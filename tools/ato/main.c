@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,37 @@ static const struct tool_command *const commands[] = {
     &info_command, &deploy_command,  &check_command, &convert_command, &cp_command, &doctor_command,
     &top_command,  &reclaim_command, &bench_command, &map_command,     &gc_command, &sqlite_command,
     NULL};
+
+enum kind {
+    FLAG,   /* bool */
+    NUMBER, /* uint64_t, from 1 on */
+    CHOICE, /* unsigned: the number of the word in the form, from 1 on; that of none, if a word may be left out, is 1 */
+    PATHS
+};
+
+/* The completions of the shells read the forms from the help. */
+static const struct {
+    const char *name, *form;
+    enum kind kind;
+    size_t at; /* in struct tool_request */
+    const char *what;
+} options[OPTIONS] = {
+#define AT(field) offsetof(struct tool_request, field)
+    [OPTION_JSON] = {"json", "", FLAG, AT(json), "for programs: one JSON document"},
+    [OPTION_QUIET] = {"quiet", "", FLAG, AT(quiet), "nothing about files that are in order"},
+    [OPTION_RECURSIVE] = {"recursive", "", FLAG, AT(recursive), "folders below a FOLDER, too"},
+    [OPTION_PREFER] = {"prefer", "=file|reflection", CHOICE, AT(prefer), "which bytes are right"},
+    [OPTION_TO] = {"to", "=dense|sparse", CHOICE, AT(to), "the format"},
+    [OPTION_DELETE] = {"delete", "[=all]", CHOICE, AT(deletes),
+                       "removes what is useless; =all: what is unsure, too"},
+    [OPTION_EVERY] = {"every", " MS", NUMBER, AT(every), "the interval, by default 1000"},
+    [OPTION_COUNT] = {"count", " N", NUMBER, AT(count_of), "ends after N intervals"},
+    [OPTION_TIME] = {"time", " MS", NUMBER, AT(time), "how long it takes, by default 9500"},
+    [OPTION_PATH] = {"path", " PATH", PATHS, 0, "only the database PATH, or those below it"},
+    [OPTION_REQUIRE] = {"require", "", FLAG, AT(require), "fails if it opened no database so"},
+    [OPTION_TIDY] = {"tidy", "", FLAG, AT(tidy), "makes plain what PROGRAM leaves"},
+#undef AT
+};
 
 static void say_usage(FILE *out)
 {
@@ -30,44 +62,42 @@ static void help(void)
           stdout);
     for (int i = 0; commands[i]; i++)
         printf("  %-8s%-16s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);
-    fputs("\nOptions:\n"
-          "  --json      for programs: one JSON document\n"
-          "  --help      this text; 'ato COMMAND --help' says more about a command\n"
-          "  --version   the version of libato\n"
-          "\n"
-          "Exit status: see each command; 64 for wrong options or operands, 2 if the output could\n"
-          "not be written.\n"
-          "\n"
-          "A byte of a file's name that is not UTF-8 is written as \\xNN, in JSON as \\udcNN.\n",
+    fputs("\n--help shows this text, --version the version of libato; 'ato COMMAND --help' says "
+          "more\n"
+          "about a command, and ato(1) all.\n",
           stdout);
 }
 
 static void say_form(FILE *out, const struct tool_command *c)
 {
-    fprintf(out, "ato %s%s%s%s%s%s%s%s%s%s%s %s", c->name,
-            c->starts_program ? " [--path PATH]... [--require] [--tidy]" : " [--json]",
-            c->can_be_quiet ? " [--quiet]" : "", c->can_recurse ? " [--recursive]" : "",
-            c->can_prefer ? " [--prefer=file|reflection]" : "",
-            c->is_repeated ? " [--every MS] [--count N]" : "", c->is_timed ? " [--time MS]" : "",
-            c->can_delete ? " [--delete[=all]]" : "", c->can_draw ? " [--svg OUT] [--png OUT]" : "",
-            c->can_convert ? " [--to=dense|sparse]" : "",
-            c->can_mark ? " [--since FILE] [--mark FILE]" : "", c->operands);
+    fprintf(out, "usage: ato %s", c->name);
+    for (int i = 0; i < OPTIONS; i++)
+        if (c->options >> i & 1)
+            fprintf(out, " [--%s%s]%s", options[i].name, options[i].form,
+                    options[i].kind == PATHS ? "..." : "");
+    fprintf(out, " %s\n", c->operands);
 }
 
 static void help_of(const struct tool_command *c)
 {
-    printf("usage: ");
     say_form(stdout, c);
-    printf("\n\n%s", c->help);
+    printf("\n%s\n", c->help);
+    for (int i = 0; i < OPTIONS; i++)
+        if (c->options >> i & 1)
+            printf("  --%-12s %s\n", options[i].name, options[i].what);
+    printf("\nExit status: %s; ato(1) says more.\n",
+           c->starts_program
+               ? "that of PROGRAM; 122 to 127 if this command failed"
+               : "0 good; 1 damaged, refused or failed; 2 not readable; 64 wrong use");
 }
 
 static _Noreturn void misused(const struct tool_command *c)
 {
     if (c)
-        fputs("usage: ", stderr), say_form(stderr, c),
-            fprintf(stderr, "\n'ato %s --help' says more\n", c->name);
+        say_form(stderr, c);
     else
-        say_usage(stderr), fputs("'ato --help' says more\n", stderr);
+        say_usage(stderr);
+    fprintf(stderr, "'ato %s%s--help' says more\n", c ? c->name : "", c ? " " : "");
     exit(TOOL_USAGE);
 }
 
@@ -89,59 +119,33 @@ static void ignore(void *arg, int level, const char *sentence)
     (void)sentence;
 }
 
-static _Noreturn void has_no(const struct tool_command *c, const char *option)
-{
-    fprintf(stderr, "ato %s has no option --%s\n", c->name, option);
-    misused(c);
-}
-
-/* Reads a positive number. */
-static uint64_t take_number(const struct tool_command *c, bool has, const char *option,
-                            const char *text)
+static uint64_t take_number(const struct tool_command *c, const char *option, const char *text)
 {
     char *end;
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
-    if (has && !errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
+    if (!errno && !*end && end != text && *text != '-' && n && n <= 1000000000)
         return n;
-    if (!has)
-        has_no(c, option);
     fprintf(stderr, "ato %s: --%s=%s is not a number from 1 to 1000000000\n", c->name, option,
             text);
     misused(c);
 }
 
-static unsigned take_side(const struct tool_command *c, const char *word)
+static unsigned take_choice(const struct tool_command *c, int option, const char *word)
 {
-    if (!c->can_prefer)
-        has_no(c, "prefer");
-    if (strcmp(word, "file") == 0)
-        return ATO_PREFER_FILE;
-    if (strcmp(word, "reflection") == 0)
-        return ATO_PREFER_REFLECTION;
-    fprintf(stderr, "ato %s: --prefer=%s is neither 'file' nor 'reflection'\n", c->name, word);
-    misused(c);
-}
-
-static int take_format(const struct tool_command *c, const char *word)
-{
-    if (!c->can_convert)
-        has_no(c, "to");
-    if (strcmp(word, "dense") == 0)
-        return ATO_FORMAT_DENSE + 1;
-    if (strcmp(word, "sparse") == 0)
-        return ATO_FORMAT_SPARSE + 1;
-    fprintf(stderr, "ato %s: --to=%s is neither 'dense' nor 'sparse'\n", c->name, word);
-    misused(c);
-}
-
-static const char *take_extent(const struct tool_command *c, const char *word)
-{
-    if (!c->can_delete)
-        has_no(c, "delete");
-    if (!word || strcmp(word, "all") == 0)
-        return word ? word : "";
-    fprintf(stderr, "ato %s: --delete=%s is not 'all'\n", c->name, word);
+    const char *form = options[option].form, *all = strchr(form, '=') + 1, *at = all;
+    if (!word)
+        return 1;
+    for (unsigned n = *form == '[' ? 2 : 1;; n++) {
+        const size_t length = strcspn(at, "|]");
+        if (strlen(word) == length && memcmp(word, at, length) == 0)
+            return n;
+        if (at[length] != '|')
+            break;
+        at += length + 1;
+    }
+    fprintf(stderr, "ato %s: --%s=%s is not %.*s\n", c->name, options[option].name, word,
+            (int)strcspn(all, "]"), all);
     misused(c);
 }
 
@@ -156,104 +160,44 @@ static const struct tool_command *find(const char *name)
 
 static int run(const struct tool_command *c, int argc, char **argv)
 {
-    enum {
-        JSON = 256,
-        HELP,
-        EVERY,
-        COUNT,
-        TIME,
-        PREFER,
-        PATH,
-        RECURSIVE,
-        REQUIRE,
-        TIDY,
-        DELETE,
-        SVG,
-        PNG,
-        SINCE,
-        MARK,
-        TO
-    };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, JSON},         {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, HELP},         {"every", required_argument, NULL, EVERY},
-        {"count", required_argument, NULL, COUNT}, {"prefer", required_argument, NULL, PREFER},
-        {"path", required_argument, NULL, PATH},   {"recursive", no_argument, NULL, RECURSIVE},
-        {"require", no_argument, NULL, REQUIRE},   {"tidy", no_argument, NULL, TIDY},
-        {"time", required_argument, NULL, TIME},   {"delete", optional_argument, NULL, DELETE},
-        {"svg", required_argument, NULL, SVG},     {"png", required_argument, NULL, PNG},
-        {"since", required_argument, NULL, SINCE}, {"mark", required_argument, NULL, MARK},
-        {"to", required_argument, NULL, TO},       {NULL, 0, NULL, 0}};
     static struct tool_request request;
+    struct option longs[OPTIONS + 2] = {[OPTIONS] = {"help", no_argument, NULL, 'h'}};
     int option, paths = 0;
+    for (int i = 0; i < OPTIONS; i++)
+        longs[i] = (struct option){options[i].name,
+                                   !*options[i].form         ? no_argument
+                                   : *options[i].form == '[' ? optional_argument
+                                                             : required_argument,
+                                   NULL, 256 + i};
     request.paths = calloc((size_t)argc, sizeof(char *));
     if (!request.paths)
         err(TOOL_BLIND, NULL);
-    while ((option = getopt_long(argc, argv, c->starts_program ? "+h" : "qh", options, NULL)) !=
-           -1) {
-        switch (option) {
-        case JSON:
-            if (c->starts_program)
-                has_no(c, "json");
-            request.json = true;
-            break;
-        case PATH:
-            if (!c->starts_program)
-                has_no(c, "path");
-            request.paths[paths++] = optarg;
-            break;
-        case RECURSIVE:
-            if (!c->can_recurse)
-                has_no(c, "recursive");
-            request.recursive = true;
-            break;
-        case REQUIRE:
-        case TIDY:
-            if (!c->starts_program)
-                has_no(c, option == REQUIRE ? "require" : "tidy");
-            *(option == REQUIRE ? &request.require : &request.tidy) = true;
-            break;
-        case EVERY:
-            request.interval_ms = take_number(c, c->is_repeated, "every", optarg);
-            break;
-        case COUNT:
-            request.rounds = take_number(c, c->is_repeated, "count", optarg);
-            break;
-        case TIME:
-            request.time_ms = take_number(c, c->is_timed, "time", optarg);
-            break;
-        case PREFER:
-            request.prefer = take_side(c, optarg);
-            break;
-        case TO:
-            request.format = take_format(c, optarg);
-            break;
-        case DELETE:
-            request.deletes = take_extent(c, optarg);
-            break;
-        case SVG:
-        case PNG:
-            if (!c->can_draw)
-                has_no(c, option == SVG ? "svg" : "png");
-            *(option == SVG ? &request.svg : &request.png) = optarg;
-            break;
-        case SINCE:
-        case MARK:
-            if (!c->can_mark)
-                has_no(c, option == SINCE ? "since" : "mark");
-            *(option == SINCE ? &request.since : &request.mark) = optarg;
-            break;
-        case HELP:
-        case 'h':
+    while ((option = getopt_long(argc, argv, c->starts_program ? "+h" : "qh", longs, NULL)) != -1) {
+        if (option == 'h') {
             help_of(c);
             return TOOL_GOOD;
-        case 'q':
-            if (!c->can_be_quiet)
-                has_no(c, "quiet");
-            request.quiet = true;
-            break;
-        default:
+        }
+        if (option == '?')
             misused(c);
+        const int i = option == 'q' ? OPTION_QUIET : option - 256;
+        void *at = (char *)&request + options[i].at;
+        if (!(c->options >> i & 1)) {
+            fprintf(stderr, "ato %s has no option --%s\n", c->name, options[i].name);
+            misused(c);
+        }
+        switch (options[i].kind) {
+        case FLAG:
+            *(bool *)at = true;
+            break;
+        case NUMBER:
+            *(uint64_t *)at = take_number(c, options[i].name, optarg);
+            break;
+        case CHOICE:
+            *(unsigned *)at = take_choice(c, i, optarg);
+            break;
+        case PATHS:
+            request.paths[paths++] = optarg;
+            break;
         }
     }
     request.names = argv + optind;
@@ -273,19 +217,12 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         misused(NULL);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        help();
-        return finish(TOOL_GOOD);
-    }
     if (strcmp(argv[1], "--version") == 0) {
         printf("ato %s\n", ato_version());
         return finish(TOOL_GOOD);
     }
-    if (argv[1][0] == '-') {
-        fprintf(stderr, "ato: there is no option '%s'\n", argv[1]);
-        misused(NULL);
-    }
-    if (strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
         argc > 2 ? help_of(find(argv[2])) : help();
         return finish(TOOL_GOOD);
     }

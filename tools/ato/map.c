@@ -1,167 +1,135 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `ato map`: where in a file the slices lie that have their valid copy in the reflection. */
-#include "heat.h"
-#include "json.h"
+#include "each.h"
 #include "text.h"
-#include "tool.h"
 
+#include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <langinfo.h>
-#include <locale.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LINES = 16, LEVELS = 8, JSON_CELLS = 1024 };
+enum { LINES = 16, CELLS = 1024 };
 
-/* Returns 0 for none, LEVELS for all, and what is between for some. */
-static unsigned level(const struct heat_cell *c)
+/* The file in cells, and of each how many slices are valid in the reflection. */
+struct map {
+    uint64_t size, pages, slices;
+    uint64_t each; /* pages of a cell; the last one may have fewer */
+    uint64_t cells, reflected;
+    uint64_t count[LINES * 1024];
+};
+
+static void count(void *arg, const struct look_word *at)
 {
-    if (!c->reflected || c->reflected == c->slices)
-        return c->reflected ? LEVELS : 0;
-    return 1 + (unsigned)((double)c->reflected / (double)c->slices * (LEVELS - 1));
+    struct map *m = arg;
+    uint64_t word = at->word;
+    /* After an interrupted shrink there may be words behind the end, which do not count. */
+    if (at->page >= m->pages || at->again)
+        return;
+    const uint64_t here = m->slices - at->page * PAGE_SLICES;
+    if (here < PAGE_SLICES)
+        word &= (1ull << here) - 1;
+    m->count[at->page / m->each] += bitmap_count(word);
+    m->reflected += bitmap_count(word);
 }
 
-static unsigned columns(void)
+/* Reads the bitmaps into at most `most` cells. */
+static void read_file(struct map *m, const struct look *l, uint64_t most, struct outcome *o)
 {
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return 80;
-    return size.ws_col < 40 ? 40 : size.ws_col > 200 ? 200 : size.ws_col;
+    const bool holds = l->state != LOOK_PLAIN && l->state != LOOK_BORN;
+    if (holds && (l->state == LOOK_COPIED || l->manifest.found != MANIFEST_VALID ||
+                  !l->manifest.has_size || l->reflection < 0)) {
+        char why[sizeof(o->why) - 128];
+        look_why(why, sizeof(why), l, o->name);
+        outcome_set(o, BLIND, "is %s, and has no valid reflection%s%s", look_state_name(l->state),
+                    *why ? ": " : "", why);
+        return;
+    }
+    m->size = holds ? l->manifest.size : l->identity.size;
+    m->pages = layout_pages(m->size);
+    m->slices = m->size / SLICE_BYTES + (m->size % SLICE_BYTES != 0);
+    m->each = m->pages ? (m->pages - 1) / most + 1 : 1;
+    m->cells = m->pages ? (m->pages - 1) / m->each + 1 : 0;
+    if (holds && look_each_word(l->reflection, l->reflection_length, l->manifest.record.format,
+                                count, m) < 0)
+        outcome_set(o, BLIND, "%s", report_sentence());
 }
 
-/* ---- for people ---- */
-
-static void draw(const struct heat *h)
+static double percent(uint64_t part, uint64_t whole)
 {
-    static const char *const blocks[] = {"\u00b7", "\u2581", "\u2582", "\u2583", "\u2584",
-                                         "\u2585", "\u2586", "\u2587", "\u2588"};
-    static const char *const signs[] = {".", "1", "2", "3", "4", "5", "6", "7", "#"};
-    setlocale(LC_CTYPE, "");
-    const bool fine = isatty(STDOUT_FILENO) && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    const char *const *sign = fine ? blocks : signs;
-    const uint64_t width = columns() - 20;
-    uint64_t cells;
-    const uint64_t each = heat_divide(h, width * LINES, &cells);
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* Each line is a part of the file: where it begins, a sign for each cell, and the share of its slices. */
+static void draw(const struct map *m, uint64_t width)
+{
     char size[TEXT_SIZE];
-    printf("  %s none of the slices, %s some, %s all; a sign stands for %s\n", sign[0], sign[3],
-           sign[LEVELS], text_size(size, heat_cell(h, each, 0).pages * PAGE_BYTES));
-    for (uint64_t first = 0; first < cells; first += width) {
-        const uint64_t end = first + width < cells ? first + width : cells;
+    printf("  . none of the slices, 1 to 7 some, # all; a sign stands for %s\n",
+           text_size(size, m->each * PAGE_BYTES));
+    for (uint64_t first = 0; first < m->cells; first += width) {
         uint64_t reflected = 0, slices = 0;
-        printf("  %5.1f %% ", heat_percent(heat_cell(h, each, first).page, h->pages));
+        printf("  %5.1f %% ", percent(first * m->each, m->pages));
         for (uint64_t i = first; i < first + width; i++) {
-            if (i >= end) {
-                putchar(' ');
-                continue;
-            }
-            const struct heat_cell c = heat_cell(h, each, i);
-            reflected += c.reflected;
-            slices += c.slices;
-            fputs(sign[level(&c)], stdout);
+            const uint64_t before = i * m->each * PAGE_SLICES, all = m->each * PAGE_SLICES,
+                           has = i >= m->cells              ? 0
+                                 : m->slices - before < all ? m->slices - before
+                                                            : all;
+            putchar(i >= m->cells        ? ' '
+                    : m->count[i] == 0   ? '.'
+                    : m->count[i] == has ? '#'
+                                         : (int)('1' + m->count[i] * 7 / has));
+            reflected += has ? m->count[i] : 0;
+            slices += has;
         }
-        printf("  %5.1f %%\n", heat_percent(reflected, slices));
+        printf("  %5.1f %%\n", percent(reflected, slices));
     }
-}
-
-static void say(const struct heat *h, const struct look *l, const char *name)
-{
-    char size[TEXT_SIZE];
-    text_put(stdout, name);
-    printf(": %s, %s: %" PRIu64 " of %" PRIu64 " slices are in the reflection (%.1f %%)\n",
-           look_state_name(l->state), text_size(size, h->size), h->reflected, h->slices,
-           heat_percent(h->reflected, h->slices));
-    if (l->problem[0]) {
-        fputs("  problem: ", stdout);
-        text_put(stdout, l->problem);
-        putchar('\n');
-    }
-    if (h->bins)
-        draw(h);
-}
-
-/* ---- for programs ---- */
-
-static void write_json(const struct heat *h, const struct look *l, struct json *j)
-{
-    uint64_t cells;
-    const uint64_t each = heat_divide(h, JSON_CELLS, &cells);
-    json_string(j, "state", look_state_name(l->state));
-    json_string(j, "problem", l->problem[0] ? l->problem : NULL);
-    json_number(j, "size", h->size);
-    json_number(j, "pages", h->pages);
-    json_number(j, "slices", h->slices);
-    json_number(j, "slices_in_reflection", h->reflected);
-    json_number(j, "pages_per_cell", each * h->bin_pages);
-    json_list(j, "cells");
-    for (uint64_t i = 0; i < cells; i++)
-        json_number(j, NULL, heat_cell(h, each, i).reflected);
-    json_end(j);
-}
-
-/* Reads the bitmaps of the file. Returns 0; -1 with a sentence. */
-static int read_file(struct heat *h, struct look *l, const char *name,
-                     const struct tool_request *request)
-{
-    struct progress progress;
-    if (look_at(l, name) < 0)
-        return -1;
-    const bool plain = l->state == LOOK_PLAIN;
-    if (!plain && (l->state == LOOK_COPIED || l->manifest.fd < 0 ||
-                   (l->state != LOOK_BORN && (l->manifest.found != MANIFEST_VALID ||
-                                              !l->manifest.has_size || l->reflection < 0))))
-        return report_error(EUCLEAN, "is %s, and has no valid reflection",
-                            look_state_name(l->state));
-    const bool holds = !plain && l->state != LOOK_BORN;
-    progress_start(&progress, name, !request->json);
-    const int r =
-        heat_read(h, holds ? l->reflection : -1, l->reflection_length, l->manifest.record.format,
-                  holds ? l->manifest.size : l->identity.size, &progress);
-    progress_end(&progress);
-    return r;
 }
 
 static int run(const struct tool_request *request)
 {
     static struct look look;
-    static struct heat heat;
+    static struct map m;
     struct json j;
-    int status = TOOL_GOOD;
-    const char *name = request->names[0], *error = NULL;
-    char why[1024 + LOOK_NEXT], text[2048 + LOOK_NEXT];
-    if (read_file(&heat, &look, name, request) < 0)
-        status = TOOL_BLIND;
-    else if ((request->svg && heat_write_svg(&heat, &look, name, request->svg) < 0) ||
-             (request->png && heat_write_png(&heat, &look, request->png) < 0))
-        status = TOOL_BAD;
-    look_why(why, sizeof(why), &look, name);
-    if (status != TOOL_GOOD) {
-        (void)snprintf(text, sizeof(text), "%s%s%s", report_sentence(),
-                       status == TOOL_BLIND && *why ? ": " : "", status == TOOL_BLIND ? why : "");
-        error = text;
+    struct winsize window = {0};
+    struct outcome o = {.name = request->names[0], .result = DONE};
+    char size[TEXT_SIZE], why[sizeof(o.why)];
+    (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
+    const uint64_t columns = window.ws_col < 40    ? window.ws_col ? 40 : 80
+                             : window.ws_col > 200 ? 200
+                                                   : window.ws_col;
+    if (look_at(&look, o.name) < 0)
+        outcome_set(&o, BLIND, "%s", report_sentence());
+    else
+        read_file(&m, &look, request->json ? CELLS : (columns - 20) * LINES, &o);
+    const int status = outcome_status(&o);
+    json_start(&j, "map", request->json);
+    outcome_show(&o, request, &j,
+                 "%s, %s: %" PRIu64 " of %" PRIu64 " slices are in the reflection (%.1f %%)",
+                 look_state_name(look.state), text_size(size, m.size), m.reflected, m.slices,
+                 percent(m.reflected, m.slices));
+    if (status == TOOL_GOOD) {
+        json_string(&j, "state", look_state_name(look.state));
+        json_string(&j, "problem", look.problem[0] ? look.problem : NULL);
+        json_number(&j, "size", m.size);
+        json_number(&j, "pages", m.pages);
+        json_number(&j, "slices", m.slices);
+        json_number(&j, "slices_in_reflection", m.reflected);
+        json_number(&j, "pages_per_cell", m.each);
+        json_list(&j, "cells");
+        for (uint64_t i = 0; i < m.cells; i++)
+            json_number(&j, NULL, m.count[i]);
+        json_end(&j);
     }
-    if (request->json) {
-        json_start(&j, "map");
-        json_string(&j, "file", name);
-        json_string(&j, "error", error);
-        if (status != TOOL_BLIND)
-            write_json(&heat, &look, &j);
-        json_finish(&j, status);
-    } else if (status != TOOL_BLIND) {
-        say(&heat, &look, name);
-        if (look.problem[0])
-            fputs("  ", stdout), text_put(stdout, why), putchar('\n');
+    if (status == TOOL_GOOD && !request->json) {
+        if (look.problem[0]) {
+            look_why(why, sizeof(why), &look, o.name);
+            text_item("problem", "%s", why);
+        }
+        draw(&m, columns - 20);
     }
-    if (error && !request->json) {
-        fflush(stdout);
-        text_put(stderr, name);
-        fputs(": ", stderr);
-        text_put(stderr, error);
-        putc('\n', stderr);
-    }
+    json_finish(&j, status);
     look_close(&look);
     return status;
 }
@@ -171,22 +139,11 @@ const struct tool_command map_command = {
     .operands = "FILE",
     .what = "shows where a file's slices are",
     .help =
-        "Shows which parts of FILE have slices of 64 bytes whose valid copy is in the reflection:\n"
-        "a line of signs for each part of the file, as wide as the terminal, with the place of\n"
-        "its first sign in the file, and the share of its slices that are in the reflection. A\n"
-        "sign is a block, the higher the more slices; or '.' for none, 1 to 7 for some, '#' for\n"
-        "all where the output is no terminal, or its locale not UTF-8. Changes nothing, and waits\n"
-        "for no process: of a file that is mapped and being written, the bitmaps are read one\n"
-        "after the other.\n"
-        "\n"
-        "  --svg OUT  writes the map as a picture to the file OUT, too; '--png OUT' likewise.\n"
-        "             OUT is replaced, when it is complete. White: no slice of a cell is in the\n"
-        "             reflection; yellow to dark red: some to all.\n"
-        "\n"
-        "Exit status: 0; 1 if a picture could not be written; 2 if FILE could not be read, or its\n"
-        "reflection is missing or damaged.\n",
+        "Shows which parts of FILE have slices of 64 bytes whose valid copy is in the\n"
+        "reflection: each line is as wide as the terminal, with the place of its first sign\n"
+        "in the file, and the share of its slices. Changes nothing, and waits for no process.\n",
     .least = 1,
     .most = 1,
-    .can_draw = true,
+    .options = HAS(JSON),
     .run = run,
 };

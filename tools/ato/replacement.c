@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "replacement.h"
 
+#include "text.h"
+
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -13,38 +15,20 @@
 
 int replacement_find(struct replacement *r, const char *path, struct stat *st)
 {
-    char folder[PATH_MAX];
     r->fd = r->folder = -1;
     r->other[0] = '\0';
-    const char *slash = strrchr(path, '/');
     const bool exists = stat(path, st) == 0;
     if (!exists && errno != ENOENT)
         return report_errno(errno, "cannot look at %s", path);
+    if (exists && S_ISDIR(st->st_mode))
+        return report_error(EISDIR, "%s is a folder: name the file", path);
     if (exists && !S_ISREG(st->st_mode))
-        return report_error(S_ISDIR(st->st_mode) ? EISDIR : EINVAL,
-                            S_ISDIR(st->st_mode) ? "%s is a folder: name the file"
-                                                 : "%s is not a regular file",
-                            path);
-    if (exists && !realpath(path, r->path))
-        return report_errno(errno, "cannot find out where %s is", path);
-    if (!exists) {
-        struct stat link;
-        const int n = slash ? (int)(slash - path) + 1 : 0;
-        const char *name = path + n;
-        if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            return report_error(EISDIR, "%s names no file", path);
-        if (lstat(path, &link) == 0)
-            return report_error(ENOENT, "%s is a symbolic link to nothing", path);
-        if (snprintf(folder, sizeof(folder), "%.*s", n ? n : 1, n ? path : ".") >= PATH_MAX ||
-            !realpath(folder, r->path))
-            return report_errno(errno, "cannot find the folder of %s", path);
-        const size_t length = strlen(r->path);
-        if ((size_t)snprintf(r->path + length, sizeof(r->path) - length, "%s%s",
-                             r->path[length - 1] == '/' ? "" : "/",
-                             name) >= sizeof(r->path) - length)
-            return report_error(ENAMETOOLONG, "the name %s is too long", path);
-    }
-    slash = strrchr(r->path, '/');
+        return report_error(EINVAL, "%s is not a regular file", path);
+    if (!*path || path[strlen(path) - 1] == '/')
+        return report_error(EISDIR, "%s names no file", path);
+    if (!text_resolve(r->path, path))
+        return report_errno(errno, "cannot find the folder of %s", path);
+    const char *slash = strrchr(r->path, '/');
     if (slash - r->path >= 5 && memcmp(slash - 5, "/.ato", 5) == 0)
         return report_error(EINVAL, "%s lies in a folder of libato's own files", path);
     memcpy(r->name, slash + 1, strlen(slash));

@@ -59,60 +59,37 @@ static bool find_library(char found[PATH_MAX])
 }
 
 /* Adds `item` to the list in the environment's `variable`, behind what is there. */
-static bool append(const char *variable, const char *item)
+static void append(const char *variable, const char *item)
 {
     const char *old = getenv(variable);
     char *all;
-    if (asprintf(&all, "%s%s%s", old ? old : "", old && *old ? ":" : "", item) < 0)
-        return false;
-    const bool done = setenv(variable, all, 1) == 0;
+    if (asprintf(&all, "%s%s%s", old ? old : "", old && *old ? ":" : "", item) < 0 ||
+        setenv(variable, all, 1) < 0)
+        err(CANNOT_PREPARE, "cannot set %s", variable);
     free(all);
-    return done;
 }
 
-/* Makes a path absolute and free of symbolic links. The file itself may be missing, but not its folder. */
-static bool resolve(const char *path, char to[PATH_MAX])
-{
-    char head[PATH_MAX], tail[PATH_MAX];
-    if (realpath(path, to))
-        return true;
-    if (errno != ENOENT || strlen(path) >= sizeof(head))
-        return false;
-    const char *name = basename(strcpy(tail, path));
-    if (!realpath(dirname(strcpy(head, path)), to))
-        return false;
-    const size_t n = strlen(to);
-    if (n + strlen(name) + 2 > PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    (void)sprintf(to + n, "%s%s", n > 1 ? "/" : "", name);
-    return true;
-}
-
-/* Sets ATO_SQLITE_PATH to the paths of the options, if there are any. */
-static bool set_paths(char *const *paths)
+/* Sets LD_PRELOAD, and ATO_SQLITE_PATH to the paths of the options, if there are any. */
+static void prepare(char *const *paths)
 {
     char path[PATH_MAX];
     if (*paths)
         unsetenv("ATO_SQLITE_PATH");
     for (; *paths; paths++) {
-        if (!resolve(*paths, path)) {
-            warn("--path %s", *paths);
-            return false;
-        }
-        if (strchr(path, ':')) {
-            warnx(
-                "--path %s: a path must not contain ':', which separates paths in ATO_SQLITE_PATH",
-                path);
-            return false;
-        }
-        if (!append("ATO_SQLITE_PATH", path)) {
-            warn("cannot set ATO_SQLITE_PATH");
-            return false;
-        }
+        if (!text_resolve(path, *paths))
+            err(CANNOT_PREPARE, "--path %s", *paths);
+        if (strchr(path, ':'))
+            errx(CANNOT_PREPARE,
+                 "--path %s: a path must not contain ':', which separates paths in ATO_SQLITE_PATH",
+                 path);
+        append("ATO_SQLITE_PATH", path);
     }
-    return true;
+    if (!find_library(path))
+        errx(CANNOT_PREPARE, "there is no " LIBRARY " beside this program or in " LIBDIR
+                             ": was libato installed without its VFS for SQLite?");
+    if (strpbrk(path, ": "))
+        errx(CANNOT_PREPARE, "%s cannot be preloaded: its path contains a blank or ':'", path);
+    append("LD_PRELOAD", path);
 }
 
 /* ---- the record ---- */
@@ -208,20 +185,6 @@ static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device,
     return found;
 }
 
-/* A database that is not in its folder any more was removed, or moved before it was plain. */
-static void say_if_moved(const char *path, uintmax_t inode)
-{
-    char manifest[PATH_MAX];
-    (void)snprintf(manifest, sizeof(manifest), "%.*s/.ato/%ju.manifest",
-                   (int)(strrchr(path, '/') - path), path, inode);
-    if (access(manifest, F_OK) < 0)
-        return;
-    fputs("ato: ", stderr), text_put(stderr, path);
-    fputs(" was removed, or moved to another folder before it was plain: give 'ato deploy' its new "
-          "name\n",
-          stderr);
-}
-
 /* Makes a database plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
  * false if it is left as it is, and no process has it mapped. Says why it is not plain. */
 static bool tidy_one(const char *entry, unsigned *left_ms)
@@ -236,91 +199,60 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     const char *path = entry + at;
     char now[PATH_MAX], name[LOOK_NAME], word[TEXT_WORD];
     if (stat(path, &st) < 0 || st.st_dev != device || st.st_ino != inode) {
-        if (!find_renamed(now, path, device, inode)) {
-            say_if_moved(path, inode);
-            return true;
-        }
+        if (!find_renamed(now, path, device, inode))
+            return true; /* it was removed, or moved to another folder */
         path = now;
     }
     for (;;) {
         deploy_file(&d, path, &quiet);
-        if (d.result != MAPPED || !*left_ms)
+        if (d.o.result != MAPPED || !*left_ms)
             break;
         clock_nap(5000000);
         *left_ms -= *left_ms < 5 ? *left_ms : 5;
     }
-    const int fd = d.result <= MADE_PLAIN ? look_open(path, O_RDWR) : -1;
+    const int fd = d.o.result <= DONE ? look_open(path, O_RDWR) : -1;
     if (fd >= 0) {
         gc_shared_locks(fd);
         close(fd);
     }
-    if (d.result < MAPPED)
+    if (d.o.result < MAPPED)
         return true;
     fputs("ato: ", stderr), text_put(stderr, path);
-    if (d.result == MAPPED) {
+    if (d.o.result == MAPPED) {
         fprintf(stderr, " is still open in %s: when that has ended, run 'ato deploy %s'\n",
                 d.holders.count ? look_holder_name(name, &d.holders.first[0]) : "a process",
                 text_word(word, path));
         return true;
     }
-    fputs(" is not plain: ", stderr), text_put(stderr, d.why), putc('\n', stderr);
+    fputs(" is not plain: ", stderr), text_put(stderr, d.o.why), putc('\n', stderr);
     return false;
 }
 
 static bool tidy(const struct record *shared)
 {
     unsigned left_ms = 200;
+    static struct record r; /* children that still run may change the shared one */
     bool good = !shared->lost;
-    struct record *r = malloc(sizeof(*r)); /* children that still run may change it */
-    if (!r) {
-        warn("cannot tidy");
-        return false;
-    }
-    memcpy(r, shared, sizeof(*r));
+    memcpy(&r, shared, sizeof(r));
     ato_set_log(NULL, NULL); /* this uses the library: its log goes where ATO_LOG says */
-    for (const char *at = NULL; (at = next_database(r, at));)
+    for (const char *at = NULL; (at = next_database(&r, at));)
         good &= tidy_one(at, &left_ms);
     if (shared->lost)
         warnx(
             "the program had more databases than can be noted: 'ato deploy' makes the rest plain");
-    free(r);
     return good;
 }
 
 /* ---- the command ---- */
 
-/* Returns false after a message. */
-static bool prepare(const struct tool_request *request)
-{
-    char library[PATH_MAX];
-    if (!find_library(library)) {
-        warnx("there is no " LIBRARY " beside this program or in " LIBDIR
-              ": was libato installed without its VFS for SQLite?");
-        return false;
-    }
-    if (strpbrk(library, ": ")) {
-        warnx("%s cannot be preloaded: its path contains a blank or ':'", library);
-        return false;
-    }
-    if (!set_paths(request->paths))
-        return false;
-    if (!append("LD_PRELOAD", library)) {
-        warn("cannot set LD_PRELOAD");
-        return false;
-    }
-    return true;
-}
-
 static int run(const struct tool_request *request)
 {
     struct record *record, *outer = record_open(getenv(RECORD_VARIABLE));
-    if (!prepare(request))
-        return CANNOT_PREPARE;
+    prepare(request->paths);
     const int fd = make_record(&record);
-    if (fd < 0) {
-        warn("cannot make the memory in which the program's processes note what they use");
-        return CANNOT_PREPARE;
-    }
+    if (fd < 0)
+        err(CANNOT_PREPARE,
+            "cannot make the memory in which the program's processes note what they use");
     const struct program_end end = program_run(request->names, fd);
     if (end.error) {
         errno = end.error;
@@ -342,45 +274,12 @@ const struct tool_command sqlite_command = {
     .name = "sqlite",
     .operands = "PROGRAM [ARG...]",
     .what = "runs a program whose SQLite uses libato",
-    .help =
-        "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases "
-        "that\n"
-        "it and its children open commit through libato. For programs that load SQLite as a "
-        "library\n"
-        "(libsqlite3.so), such as SQLite's shell, Python's module sqlite3, or programs in Go with\n"
-        "mattn/go-sqlite3 that were built with -tags libsqlite3. Has no effect on a program with\n"
-        "SQLite compiled into it, on a static one, and on one with set-user-ID or set-group-ID "
-        "(sudo):\n"
-        "if none of the processes was reached, or with --path opened none of those databases, a "
-        "line on\n"
-        "standard error says why at the end.\n"
-        "\n"
-        "Signals, also those that stop and continue it, reach PROGRAM as if it were started "
-        "without\n"
-        "this command, which ends as PROGRAM ends: with its exit status, or by the same signal.\n"
-        "\n"
-        "--path PATH  only the database PATH, or those in the folder PATH and in folders below "
-        "it;\n"
-        "             others are left to SQLite's own VFS. May be repeated. Sets ATO_SQLITE_PATH.\n"
-        "--require    fail if no process opened a database through libato (with --path: one of "
-        "those).\n"
-        "--tidy       when PROGRAM has ended, in whatever way (kill -9 too), make the databases "
-        "plain\n"
-        "             that it or its children had open, as by 'ato deploy'; but not those that a "
-        "process\n"
-        "             still has open: these are named on standard error.\n"
-        "\n"
-        "The SQL statement PRAGMA ato_lock_wait_ms returns one row if a database is open through "
-        "libato,\n"
-        "and no row otherwise.\n"
-        "\n"
-        "Exit status: that of PROGRAM; 123 with --require if no process opened a database through\n"
-        "libato; 122 with --tidy if PROGRAM's is 0 and a database could not be made plain; 125 if "
-        "the\n"
-        "library or a PATH is not found, 126 if PROGRAM cannot be started, 127 if there is no "
-        "such\n"
-        "program.\n",
+    .help = "Runs PROGRAM, unmodified, with libato's VFS as the default of its SQLite: databases\n"
+            "that it and its children open commit through libato. For programs that load SQLite\n"
+            "as a library (libsqlite3.so); it has no effect on one with SQLite compiled into it,\n"
+            "on a static one, and under sudo. A line on standard error says so at the end.\n",
     .least = 1,
+    .options = HAS(PATH) | HAS(REQUIRE) | HAS(TIDY),
     .starts_program = true,
     .run = run,
 };

@@ -2,8 +2,13 @@
 #include "text.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 unsigned text_character(const unsigned char *at)
 {
@@ -67,6 +72,25 @@ const char *text_word(char to[TEXT_WORD], const char *name)
     return n + LONGEST < TEXT_WORD ? to : strcpy(to, "FILE");
 }
 
+bool text_resolve(char to[PATH_MAX], const char *path)
+{
+    char head[PATH_MAX], tail[PATH_MAX];
+    if (realpath(path, to))
+        return true;
+    if (errno != ENOENT || strlen(path) >= sizeof(head))
+        return false;
+    const char *name = basename(strcpy(tail, path));
+    if (!realpath(dirname(strcpy(head, path)), to))
+        return false;
+    const size_t n = strlen(to);
+    if (n + strlen(name) + 2 > PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    (void)sprintf(to + n, "%s%s", n > 1 ? "/" : "", name);
+    return true;
+}
+
 const char *text_size(char to[TEXT_SIZE], uint64_t bytes)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -81,4 +105,33 @@ const char *text_size(char to[TEXT_SIZE], uint64_t bytes)
     else
         snprintf(to, TEXT_SIZE, "%" PRIu64 " bytes (%.1f %s)", bytes, rest, units[unit]);
     return to;
+}
+
+void text_item(const char *what, const char *format, ...)
+{
+    char value[4 * PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(value, sizeof(value), format, args);
+    va_end(args);
+    printf("  %-12s ", what);
+    text_put(stdout, value);
+    putchar('\n');
+}
+
+void text_progress(void *progress, uint64_t done, uint64_t total)
+{
+    struct text_progress *p = progress;
+    const unsigned percent = total ? (unsigned)((double)done * 100 / (double)total) : 100;
+    if (!p->shown || percent == p->percent || !isatty(STDERR_FILENO))
+        return;
+    p->percent = percent;
+    fprintf(stderr, "\r%3u %%", percent);
+    fflush(stderr);
+}
+
+void text_progress_end(const struct text_progress *p)
+{
+    if (p->shown && p->percent)
+        fputs("\r      \r", stderr);
 }

@@ -22,28 +22,44 @@ static inline int tool_worst(int a, int b)
     return a == TOOL_BAD || b == TOOL_BAD ? TOOL_BAD : a ? a : b;
 }
 
+/* The options; main.c has a table of them. */
+enum tool_option {
+    OPTION_JSON,
+    OPTION_QUIET,
+    OPTION_RECURSIVE,
+    OPTION_PREFER,
+    OPTION_TO,
+    OPTION_DELETE,
+    OPTION_EVERY,
+    OPTION_COUNT,
+    OPTION_TIME,
+    OPTION_PATH,
+    OPTION_REQUIRE,
+    OPTION_TIDY,
+    OPTIONS
+};
+#define HAS(option) (1u << OPTION_##option)
+
+/* The choices of --prefer, --to and --delete; 0: not given. */
+enum { PREFER_FILE = 1, PREFER_REFLECTION };
+enum { TO_DENSE = 1, TO_SPARSE };
+enum { DELETE_USELESS = 1, DELETE_ALL };
+
 struct tool_request {
-    bool json, quiet, recursive;
-    bool require, tidy;                    /* of sqlite */
-    unsigned prefer;                       /* ATO_PREFER_...; 0: neither */
-    int format;                            /* of --to: enum ato_format + 1; 0: not given */
-    uint64_t interval_ms, rounds, time_ms; /* 0: the default of the command */
-    const char *deletes; /* NULL: nothing is removed; else what --delete names, "" by default */
-    const char *since, *mark; /* of --since and --mark; NULL: none */
-    const char *svg, *png;    /* of --svg and --png; NULL: none */
-    char **paths;             /* of --path; ends with NULL */
-    char **names;             /* operands */
+    bool json, quiet, recursive, require, tidy;
+    unsigned prefer, to, deletes;
+    uint64_t every, count_of, time; /* 0: the default of the command */
+    char **paths;                   /* of --path; ends with NULL */
+    char **names;                   /* operands */
     int count;
 };
 
 struct tool_command {
     const char *name, *operands, *what;
     const char *help;
-    int least, most; /* operands; most 0: any number */
-    bool can_be_quiet, is_repeated, is_timed, can_prefer, can_delete, can_draw, can_convert,
-        can_mark, can_recurse;
-    bool
-        starts_program; /* has --path, --require, --tidy and no --json; what follows the first operand is the program's */
+    int least, most;     /* operands; most 0: any number */
+    unsigned options;    /* HAS() of each */
+    bool starts_program; /* what follows the first operand is the program's */
     int (*run)(const struct tool_request *request);
 };
 

@@ -6,14 +6,12 @@
  * the slots, the counters of their threads, the page states. It is read by pread(): nothing is mapped,
  * locked or changed. Permission to read the file is enough.
  */
-#include "json.h"
-#include "look.h"
-#include "tool.h"
+#include "each.h"
+#include "text.h"
 
 #include "lib/file/clock.h"
 #include "lib/file/file.h"
 #include "reflection/media/report.h"
-#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -136,14 +134,15 @@ static double rate(const struct sight *before, const struct sight *s, unsigned s
 static const struct {
     enum counter which;
     const char *key, *head;
+    unsigned unit; /* of the text */
 } columns[] = {
-    {COUNT_WRITES, "writes", "WRITES"},
-    {COUNT_READS, "reads", "READS"},
-    {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED"},
-    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE"},
-    {COUNT_COMMITS_RTM, "commits_rtm", "RTM"},
-    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL"},
-    {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "TO MEDIA"},
+    {COUNT_WRITES, "writes", "WRITES", 1},
+    {COUNT_READS, "reads", "READS", 1},
+    {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED", 1},
+    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE", 1},
+    {COUNT_COMMITS_RTM, "commits_rtm", "RTM", 1},
+    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL", 1},
+    {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "KIB", 1024},
 };
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
@@ -169,122 +168,72 @@ static void write_json(struct json *j, const struct sight *before, const struct 
     json_end(j);
 }
 
-/* 12, 3456, 78.9k, 1.23M: at most six characters. */
-static void say_number(double n, int width)
-{
-    static const char units[] = " kMGTP";
-    unsigned unit = 0;
-    char text[32];
-    while (n >= 9999.5 && unit + 1 < sizeof(units) - 1) {
-        n /= 1000;
-        unit++;
-    }
-    if (unit == 0)
-        snprintf(text, sizeof(text), "%.0f", n);
-    else
-        snprintf(text, sizeof(text), "%.*f%c", n < 10 ? 2 : n < 100 ? 1 : 0, n, units[unit]);
-    printf(" %*s", width, text);
-}
-
-static void say_row(const double *rates, uint64_t reservations)
-{
-    say_number((double)reservations, 6);
-    for (unsigned c = 0; c < COLUMNS; c++)
-        say_number(rates[c], 8);
-    putchar('\n');
-}
-
 static void say(const struct look *l, const struct sight *before, const struct sight *s)
 {
-    double sum[COLUMNS] = {0};
-    uint64_t held = 0;
     text_put(stdout, l->path);
-    printf("  %llu bytes  %u %s", (unsigned long long)s->size, s->holders.count,
-           s->holders.count == 1 ? "process" : "processes");
-    if (s->holders.readers)
-        printf(" and readers");
-    printf("\n%-24s %6s", "PROCESS", "HELD");
+    printf("  %llu bytes  %u %s%s\n%-24s %6s", (unsigned long long)s->size, s->holders.count,
+           s->holders.count == 1 ? "process" : "processes",
+           s->holders.readers ? " and readers" : "", "PROCESS", "HELD");
     for (unsigned c = 0; c < COLUMNS; c++)
         printf(" %8s", columns[c].head);
     printf("   (a second)\n");
     for (unsigned i = 0; i < s->holders.count && i < LOOK_HOLDERS; i++) {
         const struct look_holder *h = &s->holders.first[i];
         char name[LOOK_NAME];
-        double rates[COLUMNS];
-        for (unsigned c = 0; c < COLUMNS; c++)
-            sum[c] += rates[c] = rate(before, s, h->slot, columns[c].which);
-        held += s->each[h->slot].reservations;
         text_put(stdout, look_holder_name(name, h));
         printf("%*s", (int)(strlen(name) < 24 ? 24 - strlen(name) : 0), "");
-        say_row(rates, s->each[h->slot].reservations);
-    }
-    if (s->holders.count > 1) {
-        printf("%-24s", "all");
-        say_row(sum, held);
+        printf(" %6llu", (unsigned long long)s->each[h->slot].reservations);
+        for (unsigned c = 0; c < COLUMNS; c++)
+            printf(" %8.0f", rate(before, s, h->slot, columns[c].which) / columns[c].unit);
+        putchar('\n');
     }
     if (!s->holders.count)
         printf("no process has it mapped for writing: there is nothing to show\n");
-    if (s->holders.count && !s->shared)
+    else if (!s->shared)
         printf("their counters cannot be seen: their shared memory is not in this /dev/shm, or "
                "cannot be read\n");
 }
 
 /* ---- the command ---- */
 
-static bool wait_for(uint64_t ms)
-{
-    struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-    return nanosleep(&t, NULL) == 0 && !interrupted;
-}
-
 static int top(const struct tool_request *request)
 {
     static struct look l;
     static struct sight sights[2];
-    const char *name = request->names[0];
-    const uint64_t ms = request->interval_ms ? request->interval_ms : 1000;
-    const uint64_t rounds = request->json && !request->rounds ? 1 : request->rounds;
+    const uint64_t ms = request->every ? request->every : 1000;
+    const uint64_t rounds = request->json && !request->count_of ? 1 : request->count_of;
+    const struct timespec interval = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
     const bool live = !request->json && isatty(STDOUT_FILENO);
-    const char *error = NULL;
-    struct json j = {.out = stdout};
+    struct outcome o = {.name = request->names[0], .result = DONE};
+    struct json j;
     struct sigaction on_signal = {.sa_handler = stop};
     sigaction(SIGINT, &on_signal, NULL);
     sigaction(SIGTERM, &on_signal, NULL);
-    if (request->json) {
-        json_start(&j, "top");
-        json_string(&j, "file", name);
-        json_list(&j, "sights");
-    }
-    int status = TOOL_GOOD;
-    unsigned turn = 0;
-    for (uint64_t i = 0;; i++, turn = !turn) {
-        struct sight *s = &sights[turn];
-        if (i)
-            look_close(&l);
-        if (take_sight(s, &l, name) < 0) {
-            error = report_sentence();
-            status = TOOL_BLIND;
+    json_start(&j, "top", request->json);
+    json_list(&j, "sights");
+    for (uint64_t i = 0;; i++) {
+        struct sight *s = &sights[i % 2];
+        if (take_sight(s, &l, o.name) < 0) {
+            outcome_set(&o, BLIND, "%s", report_sentence());
             break;
         }
-        if (i && request->json)
-            write_json(&j, &sights[!turn], s);
         if (i && live)
             fputs("\033[H\033[J", stdout);
-        if (i && !request->json)
-            say(&l, &sights[!turn], s);
+        if (i && request->json)
+            write_json(&j, &sights[(i + 1) % 2], s);
+        else if (i)
+            say(&l, &sights[(i + 1) % 2], s);
+        look_close(&l);
         /* A reader of a pipe needs each line immediately. */
-        if (fflush(stdout) != 0 || (rounds && i == rounds) || !wait_for(ms))
+        if (fflush(stdout) != 0 || (rounds && i == rounds) || nanosleep(&interval, NULL) < 0 ||
+            interrupted)
             break;
     }
-    if (status == TOOL_GOOD)
-        look_close(&l);
-    if (request->json) {
-        json_end(&j);
-        json_string(&j, "error", error);
-        json_finish(&j, status);
-    } else if (error) {
-        text_put(stderr, name), fputs(": ", stderr), text_put(stderr, error), putc('\n', stderr);
-    }
+    const int status = outcome_status(&o);
+    json_end(&j);
+    if (request->json || status)
+        outcome_show(&o, request, &j, "%s", "");
+    json_finish(&j, status);
     return status;
 }
 
@@ -292,23 +241,12 @@ const struct tool_command top_command = {
     .name = "top",
     .operands = "FILE",
     .what = "live view of the processes that have a file mapped",
-    .help =
-        "Shows the processes that have FILE mapped, and what each does per second, until it is\n"
-        "interrupted.\n"
-        "\n"
-        "  HELD       pages held at that moment, mostly by open transactions\n"
-        "  WRITES     calls that wrote to the file; READS: calls that read it\n"
-        "  DEPLOYED   slices of 64 bytes that were deployed\n"
-        "  SINGLE     commits of one bitmap word; RTM: of several, by a hardware transaction;\n"
-        "             JOURNAL: of several, by a lane of the manifest\n"
-        "  TO MEDIA   bytes of slices, bitmap words and lanes that were stored\n"
-        "\n"
-        "  --every MS   the interval in milliseconds, by default 1000\n"
-        "  --count N    end after N intervals; by default 1 with --json, else no end\n"
-        "\n"
-        "Exit status: 0; 2 if FILE cannot be read.\n",
+    .help = "Shows the processes that have FILE mapped, and what each does per second, until it\n"
+            "is interrupted: the pages that it holds at that moment, calls that write and read,\n"
+            "slices that were deployed, commits of one bitmap word, by a hardware transaction and\n"
+            "by a lane, and the bytes that were stored.\n",
     .least = 1,
     .most = 1,
-    .is_repeated = true,
+    .options = HAS(JSON) | HAS(EVERY) | HAS(COUNT),
     .run = top,
 };
