@@ -121,7 +121,7 @@ TEST_F(PersistCountsTest, FailedWriteIsFencedBeforeItsPagesAreReleased)
     EXPECT_EQ(m->error, EIO) << m->sentence;
     EXPECT_EQ(faults.take(), counts([](PersistCounts &c) {
                   c.scatter = 2;
-                  c.copy = 3;  // its lane, which is not committed
+                  c.copy = 2;  // its lane, which is not committed
                   c.fence = 1; // W4
               }));
     EXPECT_EQ(read_at(path, 4096, 8192), old);
