@@ -132,16 +132,16 @@ struct sum {
     uint64_t words; /* of pages and size */
 };
 
-static struct sum sum_up(const struct commit *c)
+/* By a pointer: a copy of what was just stored field by field would wait for these stores. */
+static void sum_up(const struct commit *c, struct sum *sum)
 {
-    struct sum sum = {.words = c->resizes != NULL};
+    *sum = (struct sum){.words = c->resizes != NULL};
     for (uint64_t i = 0; i < c->set->n; i++) {
         const uint64_t pending = c->set->pages[i].pending;
-        sum.pages += pending != 0;
-        sum.slices += bitmap_count(pending);
+        sum->pages += pending != 0;
+        sum->slices += bitmap_count(pending);
     }
-    sum.words += sum.pages;
-    return sum;
+    sum->words += sum->pages;
 }
 
 static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
@@ -188,10 +188,10 @@ static int commit_rtm(const struct commit *c, const struct sum *sum)
 }
 
 static void fill_lane(struct lane_writer *w, const struct commit *c, const struct sum *sum,
-                      const struct lane *lane)
+                      const struct taken_lane *lane)
 {
     const struct file *f = c->m->file;
-    lane_begin(w, &f->persist, lane, sum->words);
+    lane_begin(w, &f->persist, &lane->lane, lane->retired, sum->words);
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
@@ -212,7 +212,7 @@ static int commit_words(const struct commit *c, const struct sum *sum)
         c->set->lane.of = NULL; /* the commit gives it back */
         if (!lane.of && lanes_take(f, sum->words, &lane) < 0)
             return -1;
-        fill_lane(&w, c, sum, &lane.lane);
+        fill_lane(&w, c, sum, &lane);
     }
     if (file_check(f) < 0) { /* as in commit_rtm() */
         if (several)
@@ -238,6 +238,7 @@ static int commit_words(const struct commit *c, const struct sum *sum)
         return 0;
     if (lanes_step(f, lane_retire, &w) < 0)
         goto doubt;
+    lane.retired = w.line.sequence;
     lanes_give(&lane, false);
     count(f, COUNT_BYTES_TO_MEDIA,
           sizeof(struct lane_commit) + sum->words * sizeof(struct lane_word) + 8);
@@ -277,7 +278,8 @@ int commit_run(const struct commit *c)
     struct held_page *only = c->set->pages;
     if (c->set->n == 1 && only->pending && !c->resizes)
         return commit_page(c->m, only, bitmap_count(only->pending));
-    const struct sum sum = sum_up(c);
+    struct sum sum;
+    sum_up(c, &sum);
     if (!sum.words) /* what was compared may have been zeros */
         return file_check(c->m->file);
     const struct tally under_way = under_way_begin(c->m->file);
@@ -289,7 +291,8 @@ int commit_run(const struct commit *c)
 int commit_each_page(struct mapping *m, struct page_set *h)
 {
     const struct commit c = {.set = h, .m = m};
-    const struct sum sum = sum_up(&c);
+    struct sum sum;
+    sum_up(&c, &sum);
     const struct persist *p = &m->file->persist;
     if (sum.words == 0)
         return 0;

@@ -33,6 +33,7 @@ static bool try_small(struct file *f, struct taken_lane *lane)
     lane->of = f;
     lane->number = (unsigned)__builtin_ctz(idle);
     lane->lane = lane_small(f->area, lane->number);
+    lane->retired = f->retired[lane->number];
     return true;
 }
 
@@ -43,6 +44,10 @@ static int map_area(struct file *f)
     char *area = f->area ? NULL : area_map(pr->lock, pr->slot, pr->path, &f->pairing.faults);
     if (area) {
         f->area = area;
+        for (unsigned i = 0; i < LANE_SMALL; i++) {
+            const struct lane lane = lane_small(area, i);
+            f->retired[i] = lane_retired(&lane);
+        }
         __atomic_store_n(&f->idle_lanes, (1u << LANE_SMALL) - 1, __ATOMIC_RELEASE);
     }
     const int r = f->area ? 0 : -1;
@@ -92,7 +97,10 @@ static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
         __atomic_store_n(user, 0, __ATOMIC_RELEASE);
         return -1;
     }
-    *lane = (struct taken_lane){.of = f, .lane = f->long_lane, .number = LANE_SMALL};
+    *lane = (struct taken_lane){.of = f,
+                                .lane = f->long_lane,
+                                .number = LANE_SMALL,
+                                .retired = lane_retired(&f->long_lane)};
     return 0;
 }
 
@@ -121,6 +129,8 @@ void lanes_give(const struct taken_lane *lane, bool in_doubt)
     struct file *f = lane->of;
     if (in_doubt)
         return;
+    if (lane->number < LANE_SMALL)
+        f->retired[lane->number] = lane->retired;
     if (lane->number == LANE_SMALL)
         __atomic_store_n(&f->shared.header->long_lane, 0, __ATOMIC_RELEASE);
     else if (__libc_single_threaded)

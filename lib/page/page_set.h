@@ -17,7 +17,8 @@
 struct taken_lane {
     struct file *of; /* NULL: no lane is taken */
     struct lane lane;
-    unsigned number; /* of a small one; LANE_SMALL: it is the long one */
+    unsigned number;  /* of a small one; LANE_SMALL: it is the long one */
+    uint64_t retired; /* lane_retired() */
 };
 
 struct held_page {

@@ -21,12 +21,11 @@ static uint64_t line_checksum(const struct lane_commit *line)
 /* ---- writing ---- */
 
 void lane_begin(struct lane_writer *w, const struct persist *p, const struct lane *lane,
-                uint64_t words)
+                uint64_t retired, uint64_t words)
 {
     w->persist = p;
     w->lane = lane->at;
-    w->line =
-        (struct lane_commit){.sequence = *(uint64_t *)(lane->at + RETIRED) + 1, .words = words};
+    w->line = (struct lane_commit){.sequence = retired + 1, .words = words};
     w->line.checksum = line_checksum(&w->line);
     w->at = lane->at + LANE_HEAD_BYTES;
 }
@@ -86,7 +85,7 @@ static bool makes_sense(const struct lane_word *at)
 
 enum lane_finding lane_look(const struct lane *lane, struct lane_view *v)
 {
-    const uint64_t retired = *(const uint64_t *)(lane->at + RETIRED);
+    const uint64_t retired = lane_retired(lane);
     const char *list = lane->at + LANE_HEAD_BYTES;
     struct lane_commit line;
     memcpy(&line, lane->at, sizeof(line));

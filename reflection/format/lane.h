@@ -86,9 +86,16 @@ struct lane_writer {
     struct lane_commit line; /* its checksum: of what was stored so far */
 };
 
-/* Starts a commit of `words` words, for which an idle lane has room. All of them are added before lane_commit(). */
+/* Returns the sequence of the last commit that needs no replay any more. */
+static inline uint64_t lane_retired(const struct lane *lane)
+{
+    return *(const uint64_t *)(lane->at + 64);
+}
+
+/* Starts a commit of `words` words, for which an idle lane has room. All of them are added before lane_commit(). `retired`:
+ * lane_retired(). */
 void lane_begin(struct lane_writer *w, const struct persist *p, const struct lane *lane,
-                uint64_t words);
+                uint64_t retired, uint64_t words);
 
 /* `offset`: LANE_SIZE for the file's size word, whose value is manifest_encode_size()'s. */
 void lane_add(struct lane_writer *w, uint64_t offset, uint64_t value);

@@ -105,7 +105,7 @@ class Planted : public Users
         ASSERT_NE(area, nullptr) << ato_errormsg();
         const struct lane lane = lane_small(area, 0);
         struct lane_writer w;
-        lane_begin(&w, &p, &lane, SIZE / 4096);
+        lane_begin(&w, &p, &lane, lane_retired(&lane), SIZE / 4096);
         for (uint64_t page = 0; page < SIZE / 4096; page++)
             lane_add(&w, layout_word(LAYOUT_DENSE, page), value);
         ASSERT_EQ(lane_commit(&w), 0);

@@ -51,7 +51,7 @@ class LaneLab
     {
         lane_writer w;
         const struct lane to = lane(n);
-        lane_begin(&w, &p, &to, words.size());
+        lane_begin(&w, &p, &to, lane_retired(&to), words.size());
         for (const auto &word : words)
             lane_add(&w, word.first, word.second);
         persist_fence(&p);

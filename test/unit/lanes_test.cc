@@ -143,7 +143,7 @@ TEST_F(Lanes, LongOneGrowsForALargerCommitAndIsReplayed)
         ASSERT_EQ(lanes_take(f, WORDS, &lane), 0) << ato_errormsg();
         EXPECT_EQ(long_lane_of(path), lane_bytes(WORDS));
         lane_writer w;
-        lane_begin(&w, &f->persist, &lane.lane, WORDS);
+        lane_begin(&w, &f->persist, &lane.lane, lane.retired, WORDS);
         for (uint64_t i = 0; i < WORDS; i++)
             lane_add(&w, layout_word(LAYOUT_DENSE, i), i << 8);
         ASSERT_EQ(lane_commit(&w), 0);
