@@ -179,9 +179,10 @@ void far_apart(int domain)
     const double memory[] = {before, static_cast<double>(shared_memory()) - before};
     for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE})
         printf("far, %s: the reflection takes %.2f MiB, the shared memory %.2f MiB\n",
-               format ? "sparse" : "dense",
-               static_cast<double>((format ? sparse : dense).reflection()) / (1 << 20),
-               memory[format] / (1 << 20));
+               format == ATO_FORMAT_SPARSE ? "sparse" : "dense",
+               static_cast<double>((format == ATO_FORMAT_SPARSE ? sparse : dense).reflection()) /
+                   (1 << 20),
+               memory[format == ATO_FORMAT_SPARSE] / (1 << 20));
     for (bool reads : {false, true})
         printf("far, %s of a slice, sparse to dense: %.2f\n", reads ? "read" : "write",
                median_ratio(dense, sparse, SLICE, reads, others));

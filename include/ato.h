@@ -57,10 +57,10 @@ const char *ato_version(void);
 
 /* How reads treat slices whose valid copy lies in the reflection. */
 enum ato_read_policy {
-    ATO_READ_LAZY = 0,   /* the first read of such a page deploys it; the default, unless
-                            $ATO_READ_POLICY names another */
-    ATO_READ_GATHER = 1, /* read each slice from where it is; never deploy */
-    ATO_READ_EAGER = 2,  /* each write deploys what it wrote before it returns */
+    ATO_READ_DEFAULT = 0, /* what $ATO_READ_POLICY names; lazy if it is not set */
+    ATO_READ_LAZY = 1,    /* the first read of such a page deploys it */
+    ATO_READ_GATHER = 2,  /* read each slice from where it is; never deploy */
+    ATO_READ_EAGER = 3,   /* each write deploys what it wrote before it returns */
 };
 
 /* How bytes become durable. The domain belongs to the file: its first mapping fixes it. */
@@ -73,10 +73,11 @@ enum ato_domain {
 };
 
 enum ato_format {
+    ATO_FORMAT_DEFAULT = 0, /* what $ATO_FORMAT names; dense if it is not set */
     /* One RefPage for each page of the file; space only where written, or near it. */
-    ATO_FORMAT_DENSE = 0,
-    ATO_FORMAT_SPARSE = 1, /* a RefPage for each page that was written: for few updates far apart */
-    ATO_FORMAT_AUTO = 2    /* sparse if a dense one might fill the disk (ato_mmap(3)) */
+    ATO_FORMAT_DENSE = 1,
+    ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
+    ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
 };
 
 /* ato_options.flags */
@@ -130,9 +131,9 @@ struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
-    int format; /* enum ato_format; at the reflection's creation only. DENSE: $ATO_FORMAT, if set */
-    unsigned flags;  /* ATO_NO_RTM, ATO_EPOCHS, ... */
-    size_t max_size; /* bytes that the file may grow to (ato_ftruncate()); reserves address
+    int format;         /* enum ato_format; at the reflection's creation only */
+    unsigned flags;     /* ATO_NO_RTM, ATO_EPOCHS, ... */
+    size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
@@ -185,6 +186,7 @@ struct ato_iovec {
 /* Counters are of the file in this process: they begin with its first mapping, and end with the last one. */
 struct ato_status {
     size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
+    /* those in use: never ..._AUTO or ..._DEFAULT */
     int domain, format, read_policy;
     /* state of the file */
     uint64_t size;                 /* logical size, bytes */
@@ -373,7 +375,7 @@ int ato_msync(void *addr, size_t n, int flags);
 
 /* Set the read policy (enum ato_read_policy) of the mapping that `addr` lies in, also while other threads use it. A
  * call that is under way uses the old one or the new. Makes nothing durable. EINVAL: not in a mapping, or an unknown
- * policy; EACCES: the mapping has a read-only descriptor, and the policy is not gather. Since 0.1. */
+ * policy, also in $ATO_READ_POLICY; EACCES: the mapping has a read-only descriptor, and the policy is not gather. Since 0.1. */
 int ato_set_read_policy(void *addr, int policy);
 
 /*

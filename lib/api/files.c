@@ -215,6 +215,10 @@ static void abandon(struct file *f)
     destroy(f, last);
 }
 
+static_assert(ATO_FORMAT_SPARSE - ATO_FORMAT_DENSE == (int)LAYOUT_SPARSE &&
+                  ATO_FORMAT_AUTO - ATO_FORMAT_DENSE == FORMAT_AUTO,
+              "the formats of ato.h are those of the media, from 1 on");
+
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */
 static int make_writer(struct file *f, int fd, const struct identity *identity,
                        const struct file_wish *wish)
@@ -226,7 +230,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
         domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .domain = domain,
-                              .format = wish->options->format,
+                              .format = wish->options->format - ATO_FORMAT_DENSE,
                               .borrow = wish->options->flags & ATO_BORROW_FD,
                               .any_file_system = wish->options->flags & ATO_ANY_FILE_SYSTEM,
                               .prefer_file = wish->options->flags & ATO_PREFER_FILE,

@@ -179,7 +179,8 @@ int ato_set_read_policy(void *addr, int policy)
     if (!m)
         return -1;
     CALL_ON(call, m);
-    if (options_check_policy(policy) < 0)
+    policy = options_choose_policy(policy);
+    if (policy < 0)
         return -1;
     if (m->reader && policy != ATO_READ_GATHER)
         return report_error(EACCES,

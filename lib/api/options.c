@@ -28,38 +28,33 @@ int options_take(void *to, size_t known, const void *from, const char *name)
     return 0;
 }
 
-int options_check_policy(int policy)
-{
-    if (policy < ATO_READ_LAZY || policy > ATO_READ_EAGER)
-        return report_error(EINVAL, "read policy %d is not known", policy);
-    return 0;
-}
-
-/* Reads the variable `name`, which is one of `words`. Returns its place among them; `unset` if it is not set; -1 with EINVAL. */
-static int from_environment(const char *name, const char *const words[], int n, const char *all,
-                            int unset)
+/* Reads the variable `name`, which is one of three words. Returns the word's number, from 1; 1 if it is not set; -1 with EINVAL. */
+static int from_environment(const char *name, const char *const words[3])
 {
     const char *word = secure_getenv(name);
     if (!word || !*word)
-        return unset;
-    for (int i = 0; i < n; i++)
+        return 1;
+    for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0)
-            return i;
-    return report_error(EINVAL, "%s '%.40s' is none of %s", name, word, all);
+            return i + 1;
+    return report_error(EINVAL, "%s '%.40s' is none of %s, %s, %s", name, word, words[0], words[1],
+                        words[2]);
 }
 
-static int policy_from_environment(void)
+int options_choose_policy(int policy)
 {
     static const char *const names[] = {"lazy", "gather", "eager"};
-    return from_environment("ATO_READ_POLICY", names, 3, "lazy, gather, eager", ATO_READ_LAZY);
+    if (policy < ATO_READ_DEFAULT || policy > ATO_READ_EAGER)
+        return report_error(EINVAL, "read policy %d is not known", policy);
+    return policy == ATO_READ_DEFAULT ? from_environment("ATO_READ_POLICY", names) : policy;
 }
 
 static int choose_format(int format)
 {
     static const char *const names[] = {"dense", "sparse", "auto"};
-    return format == ATO_FORMAT_DENSE
-               ? from_environment("ATO_FORMAT", names, 3, "dense, sparse, auto", ATO_FORMAT_DENSE)
-               : format;
+    if (format < ATO_FORMAT_DEFAULT || format > ATO_FORMAT_AUTO)
+        return report_error(EINVAL, "reflection format %d is not known", format);
+    return format == ATO_FORMAT_DEFAULT ? from_environment("ATO_FORMAT", names) : format;
 }
 
 /* How long a plain call waits. It is the same for all of the process. */
@@ -94,13 +89,10 @@ static int add_flag(struct ato_options *o, const char *name, unsigned flag, char
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
-    if (options_take(o, sizeof(*o), given, "ato_options") < 0 ||
-        options_check_policy(o->read_policy) < 0)
+    if (options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
-    if (o->format < ATO_FORMAT_DENSE || o->format > ATO_FORMAT_AUTO)
-        return report_error(EINVAL, "reflection format %d is not known", o->format);
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
     if (o->flags & ~(ATO_NO_RTM | ATO_EPOCHS | ATO_BORROW_FD | ATO_ANY_FILE_SYSTEM |
                      ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | both))
@@ -109,10 +101,11 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");
     if (o->max_size > LAYOUT_MAX_BYTES)
         return report_error(EFBIG, "max_size is more than 256 TiB");
-    if (o->read_policy == ATO_READ_LAZY)
-        o->read_policy = policy_from_environment();
+    o->read_policy = options_choose_policy(o->read_policy);
+    if (o->read_policy < 0)
+        return -1;
     o->format = choose_format(o->format);
-    if (o->read_policy < 0 || o->format < 0 || take_patience() < 0)
+    if (o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)
         o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");

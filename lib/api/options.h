@@ -10,8 +10,8 @@
  * not have set fields that this version does not know. Returns 0; -1 with EINVAL. */
 int options_take(void *to, size_t known, const void *from, const char *name);
 
-/* Returns 0; -1 with EINVAL if the read policy is not known. */
-int options_check_policy(int policy);
+/* Returns the read policy, for ATO_READ_DEFAULT the environment's; -1 with EINVAL if it is not known. */
+int options_choose_policy(int policy);
 
 /* Checks `given` (NULL: all defaults) and completes it in *o. Returns 0; -1 with EINVAL, ENOTSUP, EFBIG. */
 int options_complete(struct ato_options *o, const struct ato_options *given);

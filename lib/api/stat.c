@@ -85,7 +85,7 @@ int ato_stat(const void *addr, struct ato_status *st)
     struct ato_status all = {
         .struct_size = given,
         .domain = f->persist.domain,
-        .format = (int)f->pairing.record.format,
+        .format = (int)f->pairing.record.format + ATO_FORMAT_DENSE,
         .read_policy = policy_of(m),
         .size = size,
     };

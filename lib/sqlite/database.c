@@ -276,7 +276,6 @@ static void map(const struct connection *c, bool masks)
     unsigned char headers[2][MASK_HEADER];
     const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
-    /* libato applies the environment's to the default policy only. */
     const char *policy = secure_getenv("ATO_READ_POLICY");
     if (length < 0)
         return;
@@ -292,7 +291,7 @@ static void map(const struct connection *c, bool masks)
         /* No descriptor of the file may be closed (database.h). */
         .flags = ATO_BORROW_FD | ATO_MASK_FIRST | (is_first && c->writable ? c->wants.prefer : 0),
         /* SQLite caches pages that it has read: deploying them for the next read would not pay. */
-        .read_policy = policy && *policy ? ATO_READ_LAZY : ATO_READ_GATHER,
+        .read_policy = policy && *policy ? ATO_READ_DEFAULT : ATO_READ_GATHER,
         .max_size = is_given       ? db->max_size
                     : least > most ? least
                                    : most,

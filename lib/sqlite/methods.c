@@ -148,7 +148,9 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
 
+/* No program names the default: an empty word is not looked up. */
 static const char *const policies[] = {
+    [ATO_READ_DEFAULT] = "",
     [ATO_READ_LAZY] = "lazy",
     [ATO_READ_GATHER] = "gather",
     [ATO_READ_EAGER] = "eager",

@@ -110,7 +110,7 @@ ato_options options_of(unsigned uses)
     ato_options o = {};
     o.struct_size = sizeof(o);
     o.domain = domains[uses & 3];
-    o.read_policy = static_cast<int>((uses >> 2 & 3) % 3);
+    o.read_policy = ATO_READ_LAZY + static_cast<int>((uses >> 2 & 3) % 3);
     o.max_size = MOST;
     return o;
 }

@@ -50,7 +50,7 @@ void map_file(Process &p, File file, int policy)
 
 void map_files(Process &p, rig::Random &random)
 {
-    const int policy = static_cast<int>(random.below(3));
+    const int policy = ATO_READ_LAZY + static_cast<int>(random.below(3));
     const bool backwards = random.chance(50);
     for (unsigned i = 0; i < FILES; i++)
         map_file(p, static_cast<File>(backwards ? FILES - 1 - i : i), policy);

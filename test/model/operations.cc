@@ -401,7 +401,7 @@ void Steps::change_policy()
     const File &f = files[random.below(2)];
     int policy = static_cast<int>(random.below(6)) - 1;
     went(ato_set_read_policy(f.part.base, policy) == 0,
-         policy < ATO_READ_LAZY || policy > ATO_READ_EAGER ? EINVAL : 0);
+         policy < ATO_READ_DEFAULT || policy > ATO_READ_EAGER ? EINVAL : 0);
     EXPECT_EQ(ato_size(f.part.base), static_cast<off_t>(f.bytes.size()));
 }
 

@@ -305,7 +305,7 @@ inline std::vector<std::string> names_in(const std::string &folder)
 inline std::string policy_name(int policy)
 {
     static const char *const names[] = {"Lazy", "Gather", "Eager"};
-    return names[policy];
+    return names[policy - ATO_READ_LAZY];
 }
 
 inline std::string domain_name(int domain)

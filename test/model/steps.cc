@@ -33,7 +33,7 @@ void Steps::map_part(File &f)
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
     f.part_begin = random.below(pages) * PAGE;
     size_t n = random.within(1, f.bytes.size() - f.part_begin);
-    int policy = static_cast<int>(random.below(3));
+    int policy = ATO_READ_LAZY + static_cast<int>(random.below(3));
     f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
     ASSERT_TRUE(f.part.base) << ato_errormsg();
 }

@@ -85,7 +85,8 @@ void World::map_part(File &f)
     size_t pages = (f.bytes.size() + PAGE - 1) / PAGE;
     f.part_begin = random.below(pages) * PAGE;
     size_t n = random.within(1, f.bytes.size() - f.part_begin);
-    int policy = random.chance(50) ? setup.policy : static_cast<int>(random.below(3));
+    int policy =
+        random.chance(50) ? setup.policy : ATO_READ_LAZY + static_cast<int>(random.below(3));
     f.part = rig::Map(f.path, n, options_of(setup, policy), static_cast<off_t>(f.part_begin));
     ASSERT_TRUE(f.part.base) << f.path << ": " << ato_errormsg();
     setup.prepare(f.part.base);

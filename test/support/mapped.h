@@ -38,7 +38,8 @@ class Environment
             GTEST_SKIP() << (why);                                                                 \
     } while (0)
 
-ato_options options(int domain = ATO_DOMAIN_AUTO, int policy = ATO_READ_LAZY, unsigned flags = 0);
+ato_options options(int domain = ATO_DOMAIN_AUTO, int policy = ATO_READ_DEFAULT,
+                    unsigned flags = 0);
 
 class Mapped
 {

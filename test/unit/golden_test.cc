@@ -209,7 +209,9 @@ class GoldenReflection : public testing::TestWithParam<int>
 
 INSTANTIATE_TEST_SUITE_P(Formats, GoldenReflection,
                          testing::Values(ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE),
-                         [](const auto &which) { return which.param ? "Sparse" : "Dense"; });
+                         [](const auto &which) {
+                             return which.param == ATO_FORMAT_SPARSE ? "Sparse" : "Dense";
+                         });
 
 TEST_P(GoldenReflection, IsWrittenByteForByte)
 {

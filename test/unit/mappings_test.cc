@@ -142,8 +142,8 @@ TEST_F(Mappings, ChangeTheirPolicyWhileTheyAreUsed)
         }
     });
     for (int i = 0; i < 20000; i++) {
-        ASSERT_EQ(ato_set_read_policy(m.base, i % 3), 0) << ato_errormsg();
-        ASSERT_EQ(ato_set_read_policy(e.base, i / 3 % 3), 0) << ato_errormsg();
+        ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_LAZY + i % 3), 0) << ato_errormsg();
+        ASSERT_EQ(ato_set_read_policy(e.base, ATO_READ_LAZY + i / 3 % 3), 0) << ato_errormsg();
         if (i % 100 == 0)
             std::this_thread::yield();
     }

@@ -97,8 +97,8 @@ TEST_F(Options, UnknownValuesAreRefused)
     o = options(-1);
     expect_refused(o, EINVAL, "domain -1");
     o = options();
-    o.format = 3;
-    expect_refused(o, EINVAL, "format 3");
+    o.format = 4;
+    expect_refused(o, EINVAL, "format 4");
     o.format = -1;
     expect_refused(o, EINVAL, "format -1");
     o = options(0, 0, 0x8000);
@@ -149,7 +149,33 @@ TEST_F(Options, EnvironmentChoosesTheReadPolicyUnlessAnOptionDoes)
 {
     Environment e("ATO_READ_POLICY", "gather");
     EXPECT_EQ(stat_with(options()).read_policy, ATO_READ_GATHER);
-    EXPECT_EQ(stat_with(options(0, ATO_READ_EAGER)).read_policy, ATO_READ_EAGER);
+    for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
+        EXPECT_EQ(stat_with(options(0, policy)).read_policy, policy);
+    Mapped m(path, options(0, ATO_READ_EAGER));
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_EQ(ato_set_read_policy(m.base, ATO_READ_DEFAULT), 0) << ato_errormsg();
+    EXPECT_EQ(m.stat().read_policy, ATO_READ_GATHER);
+}
+
+TEST_F(Options, EnvironmentChoosesTheFormatUnlessAnOptionDoes)
+{
+    const struct {
+        const char *word;
+        int option, format;
+    } cases[] = {{"", ATO_FORMAT_DEFAULT, ATO_FORMAT_DENSE},
+                 {"sparse", ATO_FORMAT_DEFAULT, ATO_FORMAT_SPARSE},
+                 {"sparse", ATO_FORMAT_DENSE, ATO_FORMAT_DENSE},
+                 {"dense", ATO_FORMAT_SPARSE, ATO_FORMAT_SPARSE},
+                 {"sparse", ATO_FORMAT_AUTO, ATO_FORMAT_DENSE}};
+    for (const auto &c : cases) {
+        Environment e("ATO_FORMAT", c.word);
+        ato_options o = options();
+        o.format = c.option;
+        Mapped m(path, o);
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.stat().format, c.format) << c.word << " " << c.option;
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << ato_errormsg();
+    }
 }
 
 TEST_F(Options, EnvironmentForbidsHardwareTransactions)

@@ -101,7 +101,9 @@ INSTANTIATE_TEST_SUITE_P(, ReclaimOnADisk,
                          testing::Combine(testing::Values(ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE),
                                           testing::Values(ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS)),
                          [](const auto &info) {
-                             return std::string(std::get<0>(info.param) ? "Sparse" : "Dense") +
+                             return std::string(std::get<0>(info.param) == ATO_FORMAT_SPARSE
+                                                    ? "Sparse"
+                                                    : "Dense") +
                                     name_of({std::get<1>(info.param), 0});
                          });
 

@@ -18,11 +18,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Maps the file, which is plain, once. */
+/* Maps the file, which is plain, once. format: enum layout_format. */
 static void bear(struct outcome *o, int format, int domain, const char *folder)
 {
     const struct ato_options options = {.struct_size = sizeof(options),
-                                        .format = format,
+                                        .format = format + ATO_FORMAT_DENSE,
                                         .domain = domain,
                                         .max_size = 1,
                                         .reflection_dir = folder};
@@ -40,7 +40,7 @@ static void bear(struct outcome *o, int format, int domain, const char *folder)
     if (at != MAP_FAILED && ato_munmap(at, 1, ATO_UNMAP_FAST) < 0)
         outcome_set(o, FAILED, "%s", ato_errormsg());
     close(fd);
-    if (o->result <= DONE && st.format != format)
+    if (o->result <= DONE && st.format != options.format)
         outcome_set(o, MAPPED,
                     "another process has mapped it meanwhile, with the other format; try again");
 }
