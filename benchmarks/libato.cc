@@ -72,9 +72,9 @@ void AtoFile::unmap(int mode, unsigned threads)
         fail("ato_munmap_opt: %s", ato_errormsg());
 }
 
-struct ato_status AtoFile::stat() const
+struct ato_stat AtoFile::stat() const
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     if (ato_stat(base_, &st) != 0)
         fail("ato_stat: %s", ato_errormsg());
@@ -176,7 +176,7 @@ class LibatoMapping final : public Libato
             fail("ato_memcpy: %s", ato_errormsg());
     }
 
-    struct ato_status stat() const override
+    struct ato_stat stat() const override
     {
         return file_.stat();
     }
@@ -190,7 +190,7 @@ class LibatoMapping final : public Libato
 
 void Libato::check_bitmaps_at_random() const
 {
-    struct ato_status st = stat();
+    struct ato_stat st = stat();
     uint64_t slices = st.size / SLICE_BYTES, reflected = st.slices_in_reflection;
     if (reflected < slices * 2 / 5 || reflected > slices * 3 / 5)
         fail("the bitmaps are not at random: %" PRIu64 " of %" PRIu64 " slices reflected",

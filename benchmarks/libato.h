@@ -28,7 +28,7 @@ class AtoFile
     void map(Domain domain, int read_policy);
     void map_to_read(); /* by another descriptor, which may only read */
     void unmap(int mode, unsigned threads = 0);
-    struct ato_status stat() const;
+    struct ato_stat stat() const;
     bool has_reflection() const;
     uint64_t reflection_bytes() const; /* storage of the reflection and its manifest */
 
@@ -64,7 +64,7 @@ struct LibatoOptions {
 class Libato : public Backend
 {
   public:
-    virtual struct ato_status stat() const = 0;
+    virtual struct ato_stat stat() const = 0;
 
     /* Brings every slice home. */
     virtual void deploy() = 0;

@@ -283,7 +283,7 @@ void settle(Files *f, const Mix &mix)
 
 /* ---- what ato_stat() counts ---- */
 
-using Counts = std::array<struct ato_status, SIDES>;
+using Counts = std::array<struct ato_stat, SIDES>;
 
 Counts counts_of(const Files &f)
 {
@@ -298,7 +298,7 @@ void add_counts(const Mix &mix, const Counts &before, const Counts &after,
                 std::vector<Values> *values)
 {
     for (size_t i = 0; i < SIDES; i++) {
-        const struct ato_status &b = before[i], &a = after[i];
+        const struct ato_stat &b = before[i], &a = after[i];
         uint64_t writes = a.writes - b.writes, reads = a.reads - b.reads;
         uint64_t deployed = a.deployed_slices - b.deployed_slices;
         if (writes == 0 || writes * mix.reads->of_burst != reads * BURST)

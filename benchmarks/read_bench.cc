@@ -75,14 +75,14 @@ std::vector<Values> repeat(const std::string &name, Bitmaps bitmaps, uint32_t by
     std::vector<char> buffer(bytes + 64);
     char *dst = buffer.data() + (64 - reinterpret_cast<uintptr_t>(buffer.data()) % 64) % 64;
     std::vector<Write> places;
-    struct ato_status before = f.libato->stat();
+    struct ato_stat before = f.libato->stat();
     std::vector<Values> values = bench::interleave(
         2, settings.rounds(), [&] { places = f.world->random_writes(bytes, settings.batch); },
         [&](size_t side) {
             return bench::ns_of([&] { read_all(f.world->side(side), dst, places); }) /
                    static_cast<double>(places.size());
         });
-    struct ato_status after = f.libato->stat();
+    struct ato_stat after = f.libato->stat();
     if (after.reads - before.reads != (settings.rounds() + 1) * settings.batch)
         bench::fail("%s: ato_stat() counts other reads than were made", name.c_str());
     if (after.bytes_to_media != before.bytes_to_media)

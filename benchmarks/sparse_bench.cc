@@ -85,7 +85,7 @@ class File
     }
     uint64_t reflection() const
     {
-        ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         if (ato_stat(base_, &st) < 0)
             errx(2, "%s", ato_errormsg());

@@ -143,8 +143,8 @@ double ns_of_all(Writer *writer, const char *source, const std::vector<Write> &w
 
 /* Values without noise: how the transactions since `before` were committed, and the bytes that each wrote to
  * the media. */
-void check_counts(const std::string &name, const struct ato_status &before,
-                  const struct ato_status &now, uint64_t bytes, Values *values)
+void check_counts(const std::string &name, const struct ato_stat &before,
+                  const struct ato_stat &now, uint64_t bytes, Values *values)
 {
     uint64_t asked = (settings.rounds() + 1) * settings.batch;
     uint64_t slices = (bytes + SLICE_BYTES - 1) / SLICE_BYTES;
@@ -167,7 +167,7 @@ std::vector<Values> repeat_tx(const std::string &name, uint32_t bytes, bool sequ
     Files &f = get_files();
     Stream stream(f.world.get(), bytes, sequential);
     std::vector<Write> writes;
-    struct ato_status before = f.libato->stat();
+    struct ato_stat before = f.libato->stat();
     std::vector<Values> values = bench::interleave(
         4, settings.rounds(), [&] { writes = stream.next(); },
         [&](size_t side) {

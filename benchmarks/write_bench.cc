@@ -95,7 +95,7 @@ struct Counted {
 
 Counted counted(const bench::Libato &libato)
 {
-    struct ato_status st = libato.stat();
+    struct ato_stat st = libato.stat();
     return {st.writes, st.bytes_to_media, st.commits_rtm, st.commits_journal};
 }
 

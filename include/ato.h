@@ -184,8 +184,8 @@ struct ato_iovec {
 };
 
 /* Counters are of the file in this process: they begin with its first mapping, and end with the last one. */
-struct ato_status {
-    size_t struct_size; /* set by the caller: sizeof(struct ato_status) */
+struct ato_stat {
+    size_t struct_size; /* set by the caller: sizeof(struct ato_stat) */
     /* those in use: never ..._AUTO or ..._DEFAULT */
     int domain, format, read_policy;
     /* state of the file */
@@ -605,7 +605,7 @@ int ato_tx_abort(ato_tx *tx);
  * bitmaps of the whole file; it is left out if struct_size ends before that field. EINVAL: not in a mapping, or
  * struct_size is out of range; EIO; EAGAIN: read-only descriptor, and a process with write permission must finish the
  * change of size of a killed process. Since 0.1. */
-int ato_stat(const void *addr, struct ato_status *st);
+int ato_stat(const void *addr, struct ato_stat *st);
 
 /* Get the size in bytes of the mapped file that `addr` lies in, as ato_stat() does, by a few loads if the process has
  * a writable descriptor. It excludes changes by open transactions, also the caller's own (ato_tx_size()).

@@ -65,7 +65,7 @@ void view_read(const struct view *v, size_t offset, void *dst, size_t n)
 
 enum commit_path view_commit_path(const struct view *v)
 {
-    struct ato_status st = {.struct_size = sizeof st};
+    struct ato_stat st = {.struct_size = sizeof st};
 
     if (v->way == WAY_MMAP)
         return COMMIT_UNKNOWN;

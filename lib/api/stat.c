@@ -63,11 +63,11 @@ off_t ato_size(const void *addr)
     return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
 }
 
-static_assert(offsetof(struct ato_status, read_retries) ==
-                  offsetof(struct ato_status, writes) + COUNT_READ_RETRIES * sizeof(uint64_t),
+static_assert(offsetof(struct ato_stat, read_retries) ==
+                  offsetof(struct ato_stat, writes) + COUNT_READ_RETRIES * sizeof(uint64_t),
               "the counters of a status are in the order of enum counter");
 
-int ato_stat(const void *addr, struct ato_status *st)
+int ato_stat(const void *addr, struct ato_stat *st)
 {
     struct mapping *m = table_expect(addr);
     if (!m)
@@ -76,13 +76,13 @@ int ato_stat(const void *addr, struct ato_status *st)
     size_t given = st->struct_size;
     if (given < sizeof(size_t) || given > 65536)
         return report_error(
-            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_status)", given);
+            EINVAL, "ato_stat.struct_size is %zu: set it to sizeof(struct ato_stat)", given);
     struct file *f = m->file;
     uint64_t size;
     if (look_at_size(f, &size) < 0)
         return -1;
     struct stat rs = {0};
-    struct ato_status all = {
+    struct ato_stat all = {
         .struct_size = given,
         .domain = f->persist.domain,
         .format = (int)f->pairing.record.format + ATO_FORMAT_DENSE,
@@ -91,21 +91,21 @@ int ato_stat(const void *addr, struct ato_status *st)
     };
     for (unsigned i = 0; i < COUNTERS; i++) {
         const uint64_t total = count_total(f, i);
-        memcpy((char *)&all + offsetof(struct ato_status, writes) + i * sizeof(total), &total,
+        memcpy((char *)&all + offsetof(struct ato_stat, writes) + i * sizeof(total), &total,
                sizeof(total));
     }
     /* Slow fields are filled only if the caller's struct has them. */
-    if (given > offsetof(struct ato_status, guard_offset)) {
+    if (given > offsetof(struct ato_stat, guard_offset)) {
         const struct manifest_guard guard = guard_of(f);
         all.guard_offset = guard.offset;
         all.guard_bytes = guard.bytes;
         memcpy(all.guard_plain, guard.plain, sizeof(all.guard_plain));
     }
-    if (given > offsetof(struct ato_status, reflection_bytes) && f->pairing.reflection >= 0 &&
+    if (given > offsetof(struct ato_stat, reflection_bytes) && f->pairing.reflection >= 0 &&
         fstat(f->pairing.reflection, &rs) < 0)
         return report_errno(errno, "cannot stat the reflection of %s", f->pairing.path);
     all.reflection_bytes = (uint64_t)rs.st_blocks * 512;
-    if (given > offsetof(struct ato_status, slices_in_reflection) &&
+    if (given > offsetof(struct ato_stat, slices_in_reflection) &&
         count_slices(f, size, &all.slices_in_reflection) < 0)
         return -1;
     memset(st, 0, given);

@@ -256,14 +256,14 @@ enum { LEAST_LENGTH = 4096 };
 
 /* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known
  * there is an endless number of slices, and the rest is the default. */
-static struct ato_status status_of(void *view, bool all)
+static struct ato_stat status_of(void *view, bool all)
 {
     /* The short struct_size saves counting slices. */
-    struct ato_status st = {.struct_size = all ? sizeof(st)
-                                               : offsetof(struct ato_status, slices_in_reflection),
-                            .domain = ATO_DOMAIN_PROCESS,
-                            .read_policy = ATO_READ_GATHER,
-                            .slices_in_reflection = UINT64_MAX};
+    struct ato_stat st = {.struct_size =
+                              all ? sizeof(st) : offsetof(struct ato_stat, slices_in_reflection),
+                          .domain = ATO_DOMAIN_PROCESS,
+                          .read_policy = ATO_READ_GATHER,
+                          .slices_in_reflection = UINT64_MAX};
     (void)ato_stat(view, &st);
     return st;
 }
@@ -313,7 +313,7 @@ static void map(const struct connection *c, bool masks)
     if (db->policy >= 0)
         (void)ato_set_read_policy(view, db->policy);
     if (is_first) {
-        const struct ato_status status = status_of(view, false);
+        const struct ato_stat status = status_of(view, false);
         db->domain = status.domain;
         db->policy = status.read_policy;
         db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;

@@ -247,7 +247,7 @@ int mask_take_off(char *view, int fd)
 int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
 {
     unsigned char h[MASK_HEADER];
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     struct stat file;
     if (pread(fd, h, MASK_HEADER, 0) == MASK_HEADER && is_plain(h))
         return 0;

@@ -143,7 +143,7 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
  * ---- PRAGMAs ----
  *
  *   ato_lock_wait_ms [= N] how long a lock in memory is waited for, whatever the busy handler says
- *   ato_stat              the fields of struct ato_status, as JSON
+ *   ato_stat              the fields of struct ato_stat, as JSON
  *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
@@ -180,7 +180,7 @@ static int refuse(const struct connection *c, char **words, const char *why)
 
 static int pragma_stat(struct connection *c, char **words)
 {
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
     words[0] = sqlite3_mprintf(

@@ -79,7 +79,7 @@ int share_memory_look_at_header(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
     char header[MASK_HEADER] = {0};
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_settle(db->view) < 0) {
         const int code = errno == ETIMEDOUT ? SQLITE_BUSY
                          : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK

@@ -81,7 +81,7 @@ Bytes Actor::read(const Mapping *m, uint64_t at, uint64_t n)
 
 static void look_at_size(Mapping *m)
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     must(ato_stat(m->base, &st) == 0, "ato_stat");
     m->bytes = st.size;

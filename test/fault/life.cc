@@ -154,7 +154,7 @@ static Bytes read_mapped(const char *base, size_t n)
 
 static Bytes read_mapped(const World &w)
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     if (ato_stat(w.base, &st) < 0) {
         wrong("ato_stat: %s", last_words());

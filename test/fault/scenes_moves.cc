@@ -193,7 +193,7 @@ static bool shrink(World &w)
 
 static bool is_shorter(World &w)
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     return ato_stat(w.base, &st) == 0 && st.size == SHRUNK;
 }

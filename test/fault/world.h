@@ -37,7 +37,7 @@ struct World {
     char *other = nullptr;  // the second file, mapped
     char *second = nullptr; // another mapping of the file
     Bytes got;              // bytes that the scene read
-    struct ato_status said = {};
+    struct ato_stat said = {};
 
     bool map();
     bool map_beside();

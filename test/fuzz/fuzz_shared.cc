@@ -301,7 +301,7 @@ void Scene::check(const char *when)
 // unmapped.
 void Scene::unmap(int mode)
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     bool gone = ato_munmap(a_.base, a_.length, mode) == 0;
     gone = gone || ato_munmap(a_.base, a_.length, ATO_UNMAP_FAST) == 0;
@@ -370,7 +370,7 @@ void Scene::step(Input &in)
         remap(in.u8() & 1 ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST);
         break;
     case 13: {
-        struct ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         (void)ato_stat(a_.base, &st);
         (void)ato_msync(a_.base, PAGE, MS_SYNC);

@@ -265,7 +265,7 @@ Bytes check_taken(const World &w, Verdict &v, const Mapping &m, const Replay &re
     check_original(p, v.content, "mapped and read");
     if (v.adopted && !(image_at(w.folder_fd, p.name()) == v.reflection))
         wrong("reading has changed the reflection");
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     if (ato_stat(m.base, &st) < 0 || st.size != content.size())
         wrong("ato_stat: size %llu", static_cast<unsigned long long>(st.size));

@@ -63,7 +63,7 @@ class HostileMemory : public testing::Test
     // Makes every call on the file. Any result is allowed, but no signal and no error of a sanitizer.
     static void do_everything(Mapped &m)
     {
-        struct ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         for (uint64_t at : {uint64_t(0), uint64_t(5000), SIZE - 4096}) {
             m.read(at, 100);

@@ -113,7 +113,7 @@ struct Subject {
     static constexpr int CALLS = 12;
     bool call(int which)
     {
-        struct ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         switch (which) {
         case 0:

@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 {
     static const char text[] = "wholly or not at all";
     char back[sizeof(text)];
-    struct ato_status st;
+    struct ato_stat st;
     int fd = argc == 2 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
     if (fd < 0)
         return 1;

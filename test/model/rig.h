@@ -259,9 +259,9 @@ class Map
         base = nullptr;
         return r;
     }
-    struct ato_status stat() const
+    struct ato_stat stat() const
     {
-        struct ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         ::ato_stat(base, &st);
         return st;

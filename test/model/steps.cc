@@ -40,7 +40,7 @@ void Steps::map_part(File &f)
 
 void Steps::count(const rig::Map &m)
 {
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     tally.single += st.commits_single;
     tally.rtm += st.commits_rtm;
     tally.journal += st.commits_journal;

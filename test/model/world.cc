@@ -105,7 +105,7 @@ void World::map_both(File &f)
 
 void World::count(const rig::Map &m)
 {
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     tally.single += st.commits_single;
     tally.rtm += st.commits_rtm;
     tally.journal += st.commits_journal;

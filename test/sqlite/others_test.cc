@@ -58,7 +58,7 @@ class SqliteOthers : public Lab
     unsigned guarded() const
     {
         return static_cast<unsigned>(support::in_child([&] {
-            struct ato_status st = {};
+            struct ato_stat st = {};
             st.struct_size = sizeof(st);
             return ato_stat(map(), &st) == 0 ? static_cast<int>(st.guard_bytes) : 100;
         }));

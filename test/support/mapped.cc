@@ -82,9 +82,9 @@ Bytes Mapped::read()
     return read(0, length);
 }
 
-struct ato_status Mapped::stat() const
+struct ato_stat Mapped::stat() const
 {
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     if (::ato_stat(base, &st) < 0)
         memset(&st, 0xff, sizeof(st));

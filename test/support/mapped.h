@@ -59,7 +59,7 @@ class Mapped
     bool write(uint64_t offset, const Bytes &bytes, unsigned flags = 0);
     Bytes read(uint64_t offset, size_t n); // empty on failure
     Bytes read();
-    struct ato_status stat() const;
+    struct ato_stat stat() const;
     int unmap(int mode); // as ato_munmap(); gone when it succeeds
 
     char *base = nullptr;

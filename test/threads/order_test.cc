@@ -284,7 +284,7 @@ TEST_P(Order, CountersOfMoreThreadsThanNumbersAddUpExactly)
     for (int i = 0; i < 70; i++)
         std::thread([&] { failed += !ato_memset(map.base, 1, 10); }).join();
     EXPECT_EQ(failed, 0u);
-    struct ato_status st = map.stat();
+    struct ato_stat st = map.stat();
     uint64_t moved = THREADS * (each / 2 * 9000 + (each - each / 2) * 40);
     EXPECT_EQ(st.writes, THREADS * each + 70);
     EXPECT_EQ(st.bytes_written, moved + 700);

@@ -126,7 +126,7 @@ TEST_F(Data, SkipEqualWritesOnlyDifferingSlices)
     Bytes bytes(model.begin() + 1000, model.begin() + 9000);
     bytes[5000] ^= 1;
     bytes[0] ^= 1;
-    struct ato_status before = m->stat();
+    struct ato_stat before = m->stat();
     ASSERT_TRUE(m->write(1000, bytes, ATO_SKIP_EQUAL));
     std::copy(bytes.begin(), bytes.end(), model.begin() + 1000);
     expect_unchanged();

@@ -61,7 +61,7 @@ TEST_F(Fork, ChildCannotUseTheParentsMapping)
         EXPECT_EQ(ato_deploy(m.base, SIZE), -1);
         EXPECT_EQ(ato_munmap(m.base, SIZE, ATO_UNMAP_SPATIAL), -1);
         EXPECT_EQ(errno, EINVAL);
-        struct ato_status st = {};
+        struct ato_stat st = {};
         st.struct_size = sizeof(st);
         EXPECT_EQ(ato_stat(m.base, &st), -1);
         m.base = nullptr;

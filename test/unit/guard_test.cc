@@ -134,7 +134,7 @@ TEST_P(Guard, CanBeReplacedAndRemoved)
 {
     Mapped m(path, wish());
     ASSERT_TRUE(guard(m));
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.guard_offset, at);
     EXPECT_EQ(Bytes(st.guard_plain, st.guard_plain + st.guard_bytes), plain());
     ASSERT_TRUE(guard(m)); // the same once more

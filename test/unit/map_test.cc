@@ -192,7 +192,7 @@ TEST_F(Map, NullOptionsAreTheDefaults)
     Fd fd(path);
     void *at = ato_mmap_opt(SIZE, fd, 0, nullptr);
     ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     ASSERT_EQ(ato_stat(at, &st), 0);
     EXPECT_EQ(st.read_policy, ATO_READ_LAZY);

@@ -34,11 +34,11 @@ class Options : public testing::Test
         EXPECT_FALSE(exists(dir / ".ato"));
     }
 
-    struct ato_status stat_with(const ato_options &o)
+    struct ato_stat stat_with(const ato_options &o)
     {
         Mapped m(path, o);
         EXPECT_TRUE(m) << m.sentence;
-        struct ato_status none = {};
+        struct ato_stat none = {};
         return m ? m.stat() : none;
     }
 
@@ -121,7 +121,7 @@ TEST_F(Options, EnvironmentChoosesTheDomainUnlessAnOptionDoes)
 TEST_F(Options, EmptyVariableCountsAsUnset)
 {
     Environment d("ATO_DURABILITY", ""), r("ATO_REFLECTION_DIR", ""), p("ATO_READ_POLICY", "");
-    struct ato_status st = stat_with(options());
+    struct ato_stat st = stat_with(options());
     EXPECT_EQ(st.domain, ATO_DOMAIN_PROCESS); // tmpfs
     EXPECT_EQ(st.read_policy, ATO_READ_LAZY);
     EXPECT_TRUE(exists(reflection_of(path)));

@@ -316,7 +316,7 @@ TEST_F(PersistCountsTest, HardwareTransactionsThatAlwaysAbortFallBackToALane)
     ASSERT_TRUE(m->write(4096, pattern(3 * 4096, 2))) << m->sentence;
     PersistCounts c = faults.take();
     EXPECT_EQ(c.flip_rtm, 6); // tries
-    struct ato_status st = m->stat();
+    struct ato_stat st = m->stat();
     EXPECT_EQ(st.rtm_aborts, 6u);
     EXPECT_EQ(st.commits_rtm, 0u);
     EXPECT_EQ(st.commits_journal, 1u);

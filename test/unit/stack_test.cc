@@ -69,7 +69,7 @@ TEST_P(Stack, NoCallOnAMappingTakesMuch)
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
     Bytes bytes = pattern(SIZE, 2);
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     char *p = m.base;
     const ato_iovec ranges[] = {{p, bytes.data(), 100}, {p + 600 * PAGE, bytes.data(), 9000}};

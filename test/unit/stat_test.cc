@@ -34,13 +34,13 @@ TEST_F(Stat, NewMappingHasCountersOfZero)
 {
     Mapped m(path, options(ATO_DOMAIN_PMEM, ATO_READ_GATHER));
     ASSERT_TRUE(m);
-    const struct ato_status st = m.stat();
+    const struct ato_stat st = m.stat();
     EXPECT_EQ(st.struct_size, sizeof(st));
     EXPECT_EQ(st.domain, ATO_DOMAIN_PMEM);
     EXPECT_EQ(st.format, sparse() ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
     EXPECT_EQ(st.read_policy, ATO_READ_GATHER);
     /* From `size` on there are numbers only, and no bytes between them. */
-    constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_status, size)) / sizeof(uint64_t);
+    constexpr size_t numbers = (sizeof(st) - offsetof(struct ato_stat, size)) / sizeof(uint64_t);
     uint64_t counted[numbers], expected[numbers] = {SIZE};
     memcpy(counted, &st.size, sizeof(counted));
     EXPECT_EQ(memcmp(counted, expected, sizeof(expected)), 0);
@@ -51,7 +51,7 @@ TEST_F(Stat, AlignedKibibyteCostsItsBytesAndOneWord)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(4096, pattern(1024, 2)));
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.writes, 1u);
     EXPECT_EQ(st.bytes_written, 1024u);
     EXPECT_EQ(st.bytes_to_media, 1024u + 8);
@@ -76,7 +76,7 @@ TEST_F(Stat, JournaledCommitCostsItsRecordToo)
     Mapped m(path, options(ATO_DOMAIN_PMEM));
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(3 * 4096, 2)));
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.commits_journal, 1u);
     EXPECT_EQ(st.commits_single, 0u);
     EXPECT_EQ(st.flips, 3u);
@@ -91,7 +91,7 @@ TEST_F(Stat, ReadsAndDeploysAreCounted)
     ASSERT_TRUE(m.write(0, pattern(1024, 2)));
     EXPECT_EQ(m.read(0, 100).size(), 100u);
     EXPECT_EQ(m.read(8000, 9000).size(), 9000u);
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.reads, 2u);
     EXPECT_EQ(st.bytes_read, 9100u);
     EXPECT_EQ(st.deployed_slices, 16u);
@@ -106,7 +106,7 @@ TEST_F(Stat, CopyWithinAMappingIsAWriteAndARead)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_NE(ato_memcpy(m.base, m.base + 8192, 64), nullptr);
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.writes, 1u);
     EXPECT_EQ(st.reads, 1u);
     EXPECT_EQ(st.bytes_written, 64u);
@@ -128,7 +128,7 @@ TEST_F(Stat, SkippedSlicesCostNothing)
     Mapped m(path);
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(SIZE, 1), ATO_SKIP_EQUAL));
-    struct ato_status st = m.stat();
+    struct ato_stat st = m.stat();
     EXPECT_EQ(st.bytes_written, SIZE);
     EXPECT_EQ(st.bytes_to_media, 0u);
     EXPECT_EQ(st.flips, 0u);
@@ -175,7 +175,7 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     ASSERT_TRUE(m);
     ASSERT_TRUE(m.write(0, pattern(64, 2)));
     struct {
-        struct ato_status st;
+        struct ato_stat st;
         uint64_t news[3];
     } newer;
     memset(&newer, 0xff, sizeof(newer));
@@ -184,9 +184,9 @@ TEST_F(Stat, FollowsTheCallersStructSize)
     EXPECT_EQ(newer.st.writes, 1u);
     EXPECT_EQ(newer.st.struct_size, sizeof(newer));
     EXPECT_EQ(newer.news[0], 0u) << "fields that the library does not know are zero";
-    struct ato_status older;
+    struct ato_stat older;
     memset(&older, 0xff, sizeof(older));
-    older.struct_size = offsetof(struct ato_status, writes);
+    older.struct_size = offsetof(struct ato_stat, writes);
     ASSERT_EQ(ato_stat(m.base, &older), 0);
     EXPECT_EQ(older.size, SIZE);
     EXPECT_EQ(older.writes, UINT64_MAX) << "behind the struct of the caller";
@@ -224,7 +224,7 @@ TEST_F(Stat, RefusesAnAddressOutsideMappingsAndAnInvalidStruct)
 {
     Mapped m(path);
     ASSERT_TRUE(m);
-    struct ato_status st = {};
+    struct ato_stat st = {};
     st.struct_size = sizeof(st);
     EXPECT_EQ(ato_stat(&st, &st), -1);
     EXPECT_EQ(errno, EINVAL);

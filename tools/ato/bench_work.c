@@ -208,7 +208,7 @@ static int warm_up(struct bench *b, bool (*stop)(void))
 
 static int map_large(struct bench *b)
 {
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     void *at = ato_mmap(NULL, 2 * HALF, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
     if (at == MAP_FAILED)
         return failed_in_libato(b);

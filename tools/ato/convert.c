@@ -26,7 +26,7 @@ static void bear(struct outcome *o, int format, int domain, const char *folder)
                                         .domain = domain,
                                         .max_size = 1,
                                         .reflection_dir = folder};
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     const int fd = look_open(o->name, O_RDWR);
     if (fd < 0) {
         outcome_set(o, BLIND,

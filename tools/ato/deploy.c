@@ -124,7 +124,7 @@ static bool is_busy(struct deployed *d)
 static bool end_masks(struct deployed *d, const struct look *l, bool prefers_file, void *at, int fd,
                       unsigned char plain[MASK_GUARDED])
 {
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(at, &st) == 0)
         d->slices = st.slices_in_reflection;
     /* With slices it is no copy: a transaction that was killed has ended the guard. */

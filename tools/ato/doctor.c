@@ -93,7 +93,7 @@ static void explain_domain(struct diagnosis *d, int medium)
 static void try_file(struct diagnosis *d, int fd)
 {
     char bytes[64] = {0};
-    struct ato_status st = {.struct_size = sizeof(st)};
+    struct ato_stat st = {.struct_size = sizeof(st)};
     const char *unsafe = domain_refused(fd), *any = secure_getenv("ATO_ANY_FILE_SYSTEM");
     if (unsafe && any && strcmp(any, "1") == 0)
         remark(d,
