@@ -50,6 +50,9 @@ extern "C" {
 #define ATO_VERSION_MINOR 1
 #define ATO_VERSION_PATCH 0
 
+/* The header's version as a number, 0x000100 for 0.1.0. Later versions are larger: #if ATO_VERSION >= 0x000200 */
+#define ATO_VERSION (ATO_VERSION_MAJOR << 16 | ATO_VERSION_MINOR << 8 | ATO_VERSION_PATCH)
+
 /* The library's version, "MAJOR.MINOR.PATCH". Never fails. Since 0.1. */
 const char *ato_version(void);
 

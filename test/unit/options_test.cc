@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -284,6 +285,10 @@ TEST_F(Options, VersionMatchesTheHeader)
                           std::to_string(ATO_VERSION_MINOR) + "." +
                           std::to_string(ATO_VERSION_PATCH);
     EXPECT_EQ(ato_version(), version);
+    unsigned major, minor, patch;
+    ASSERT_EQ(sscanf(ato_version(), "%u.%u.%u", &major, &minor, &patch), 3);
+    EXPECT_LT(minor | patch, 256u);
+    EXPECT_EQ(major * 0x10000 + minor * 0x100 + patch, unsigned{ATO_VERSION});
 }
 
 } // namespace
