@@ -114,7 +114,10 @@ enum ato_format {
 #define ATO_MASK_FIRST 0x100u
 
 /* ato_memcpy_opt() flags */
-#define ATO_EAGER      0x1u /* deploy what this call wrote before it returns */
+/* Deploy what this call wrote before it returns. If ato_memcpy_opt() with this flag alone writes within one aligned word of 8
+ * bytes, whose slice is valid in the file, that is one store to the file (but not with ATO_EPOCHS): other programs see it wholly
+ * or not at all, and no crash leaves it in the reflection. */
+#define ATO_EAGER      0x1u
 #define ATO_SKIP_EQUAL 0x2u /* do not write slices that already hold these bytes */
 
 /* ato_tx_begin() flags */
@@ -307,8 +310,8 @@ void *ato_memcpy(void *dst, const void *src, size_t n);
 /* The same with ATO_EAGER, ATO_SKIP_EQUAL (no effect on reads). Since 0.1. */
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 
-/* Set n bytes of a mapping to c: one atomic write, errors and durability as ato_memcpy(). Since
- * 0.1. */
+/* Set n bytes of a mapping to c: one atomic write, errors and durability as ato_memcpy(). It has the arguments of memset(3), and
+ * no flags: for ATO_EAGER or ATO_SKIP_EQUAL copy from memory that has been set. Since 0.1. */
 void *ato_memset(void *dst, int c, size_t n);
 
 /*
