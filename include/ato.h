@@ -93,10 +93,6 @@ enum ato_format {
 /* Writes through the mapping belong to its epoch, which ato_msync() commits. A read of pages that the epoch has written
  * takes turns with writes and ato_msync() of other threads. */
 #define ATO_EPOCHS 0x8u
-/* The library uses fd itself while the file is mapped, and opens and closes no other descriptor of the file: for
- * programs that hold locks of fcntl(2) on it, which closing any descriptor drops. fd must stay open and be used for
- * nothing else, and the file can be mapped only once in the process (EBUSY). */
-#define ATO_BORROW_FD 0x10u
 /* Uses a file, or a reflection folder, on a network file system or FUSE too, where libato is not safe by itself: only if no
  * other machine uses the file, and mappings and locks of the file system are coherent on this one. So does the
  * variable ATO_ANY_FILE_SYSTEM=1. */
@@ -104,14 +100,7 @@ enum ato_format {
 /* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
  * dies of it. Where a mapping without this flag has installed it, it stays. */
 #define ATO_NO_FAULT_HANDLER 0x40u
-/* Map a plain file for reading, as it is: nothing is made, and no read looks whether that has changed. The caller has a lock that
- * keeps other processes from mapping the file for writing, and from writing to it, until it is unmapped. EBUSY, or EAGAIN if no
- * process has it mapped: the file is not plain. EBUSY also if this process has it mapped without this flag. */
-#define ATO_PLAIN 0x80u
-/* A guard that is given to this mapping gets its mask, whose first byte is the complement of the plain one, before any other byte of the
- * file is written (ato_set_guard()). Then another byte there, while the reflection holds bytes, tells that another program
- * overwrote the file: ESTALE. */
-#define ATO_MASK_FIRST 0x100u
+/* 0x10, 0x80 and 0x100 are in ato_engine.h */
 
 /* ato_memcpy_opt() flags */
 /* Deploy what this call wrote before it returns. If ato_memcpy_opt() with this flag alone writes within one aligned word of 8
@@ -143,14 +132,10 @@ struct ato_options {
                            space; 0: the file's size, at least 1 GiB */
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
                                       folder .ato beside the file */
-    /* A guard for a file that has none and that no other process has mapped, as by ato_set_guard(); without the
-     * time that this call takes. */
+    /* a guard: ato_engine.h */
     off_t guard_offset;
     const void *guard_plain;
-    size_t guard_bytes; /* 0: none */
-    /* If the file has no reflection yet: the mask, guard_bytes bytes that take the place of guard_plain in the file when
-     * the reflection is made, in the same step. The caller keeps other writers of the file out meanwhile. NULL: the file keeps
-     * its bytes. */
+    size_t guard_bytes;
     const void *guard_masked;
 };
 
@@ -162,9 +147,7 @@ struct ato_unmap_options {
      * file processed so far, and its size. Must not call libato or fork(). May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
-    /* Spatial: the plain bytes of the file's guard, if they have changed since ato_set_guard(), whose call they
-     * replace. Ignored if the file has no guard, or if other processes still have it mapped. NULL: unchanged. */
-    const void *guard_plain;
+    const void *guard_plain; /* ato_engine.h */
 };
 
 /* The handle of a transaction: after its end, calls with a copy of the handle fail. */
@@ -210,7 +193,7 @@ struct ato_stat {
     uint64_t rtm_aborts;      /* hardware transactions that aborted */
     uint64_t deployed_slices; /* slices deployed */
     uint64_t read_retries;    /* reads that started again because a commit came between */
-    /* the file's guard (ato_set_guard()) */
+    /* the file's guard: ato_engine.h */
     uint64_t guard_offset;
     unsigned guard_bytes; /* 0: no guard */
     unsigned char guard_plain[16];
@@ -385,57 +368,6 @@ int ato_msync(void *addr, size_t n, int flags);
 int ato_set_read_policy(void *addr, int policy);
 
 /*
- * Call this after you take over a lock of your own (a robust mutex, a lock of fcntl(2) or of another program) from a
- * process that was killed, and before you read. A call of the killed process on the file that `addr` lies in takes
- * effect wholly or not at all, but which of the two may show only when another process needs the pages that it held;
- * until then readers see the bytes before the call.
- * Waits for all calls of other processes that were changing the file when this call began: then the changes of a
- * killed process are visible, or never will be. Costs a few loads if there are none.
- *
- * Durability: the changes that it makes visible are durable.
- *   EINVAL     not in a mapping
- *   EAGAIN     read-only descriptor: a process was killed in a call, and no process with write permission has
- *              finished that within a second
- *   ETIMEDOUT  a living process has been in such a call for a second
- *   EACCES, EBUSY, EIO, ENOMEM, ENOSPC, EUCLEAN  the calls cannot be finished: as ato_mmap()
- * Since 0.1.
- */
-int ato_settle(const void *addr);
-
-/* The most bytes of ato_shared(). */
-#define ATO_SHARED_MAX 65536
-
-/*
- * Return memory for `bytes` bytes, for locks, queues and counters, that all processes share which use the file of `fd`, mapped or
- * not. For programs with locks of their own on the file: the caller holds a lock that keeps others out of this call and of
- * ato_shared_end(). If no living process has the memory of this file, it is made anew, and is zeros. Otherwise it is that of the
- * others, with which the number of bytes must agree.
- *
- * It is aligned to 4096 bytes, readable and writable until ato_shared_end(), and not inherited by fork(), where the child closes its
- * copy of fd. A process gets it once for a file. fd is open for reading and writing, and stays open: its open file description
- * has a lock (F_OFD_SETLK) on a byte behind all that a file can hold, until it is closed. Check what you read in the memory: all that
- * may write to the file may write to it. Another program may also make the object in /dev/shm shorter: see ato_shared_check(). Never
- * durable. Returns NULL after an error:
- *   EACCES        fd is not open for reading and writing; or the memory cannot be opened
- *   EBADF, EINVAL fd is no open file, not a regular one, or one without a name; bytes is 0, or more than ATO_SHARED_MAX
- *   EBUSY         other processes have such memory, but not in this process's /dev/shm, as in containers
- *   EEXIST, EPERM another user has taken the name in /dev/shm
- *   EFBIG         RLIMIT_FSIZE
- *   ENOMEM, ENOSPC  no space in /dev/shm
- * Since 0.1.
- */
-void *ato_shared(int fd, size_t bytes);
-
-/* Give it back, with the values that ato_shared() has got and returned. is_last: no other process has it: its space is freed. What a
- * killed process leaves, the next first one removes, or `ato gc /dev/shm`. -1 with EINVAL, EBADF. Since 0.1. */
-int ato_shared_end(int fd, void *memory, size_t bytes, int is_last);
-
-/* Return 0; or -1 with EIO if another program has made the memory's object shorter, and this process has accessed a part that is
- * gone: it has zeros there, of its own, until ato_shared_end(). To be called after each access that something depends on, as after
- * taking a lock. (Without the handler of SIGBUS, which a process's first mapping installs, the access is SIGBUS.) Since 0.1. */
-int ato_shared_check(const void *memory);
-
-/*
  * Make the file that `addr` lies in `size` bytes long, atomically: a crash leaves its old size or the
  * new one. New bytes read as zeros, and take no space until they are written to. Every mapping that
  * grows with the file reaches them at once, at its address. Durable when it returns.
@@ -460,52 +392,6 @@ int ato_shared_check(const void *memory);
  * Since 0.1.
  */
 int ato_ftruncate(void *addr, off_t size);
-
-/*
- * If a file is not plain, a program that does not use libato reads stale bytes. This keeps the plain values of n
- * bytes (at most 16) of the file, from `offset` on. Then store others there, for which such programs refuse the
- * file, with ato_memcpy_opt() and ATO_EAGER. When the file is made plain (a spatial unmap, also one that a crash
- * interrupted and a later map finishes; `ato deploy`), the kept bytes are put back last, unless the first one of them
- * is there already: then there is no mask. Bytes that another program stored there after a crash at the very end of
- * that stay, too.
- *
- * They may lie beyond the end of the file: they are put back if the file is long enough by then.
- *
- * The guard belongs to the file, not to the mapping: it is kept over fast unmaps (see ato_stat()), and removed with
- * the reflection. n = 0 removes the guard; the file keeps the bytes that it has there. Durable when it returns.
- *   EACCES    the mapping has no PROT_WRITE
- *   EBUSY     a lock on the manifest is not free for half a minute
- *   EEXIST    the file has a guard at another place or of another length; or it has a guard, and `plain` equals
- *             the bytes that it has there now
- *   EINVAL    addr does not lie in a mapping; n is more than 16; offset is negative or too large
- *   EIO       the medium failed: as for ato_memcpy()
- * Since 0.1.
- */
-int ato_set_guard(void *addr, off_t offset, const void *plain, size_t n);
-
-/*
- * Copy n bytes of the original as they lie there, whether they are valid or not: what a program that does not know libato reads.
- * If the file has a mask there (ato_set_guard()) and the mask is gone, another program has overwritten the file.
- *
- * Returns 0; -1 with errno: EFAULT: the range does not lie in a mapping, or reaches beyond the end of the file; EIO.
- * Since 0.1.
- */
-int ato_read_original(void *dst, const void *src, size_t n);
-
-/*
- * Look whether another program has changed the mapped file in a way that shows at once: its length is not the one that libato gave
- * it, or its reflection was removed. Some system calls: for a program that looks now and then, as before a commit that comes
- * alone. (ato_deploy(), a spatial unmap and the next map look at the length, too.)
- *
- * Returns 0; -1 with errno:
- *   EFAULT    addr does not lie in a mapping
- *   EIO       the medium failed: as for ato_memcpy()
- *   ENOENT    the reflection was removed: what it holds is lost when the last process that has it mapped ends without a spatial
- *             unmap, which brings it home
- *   ESTALE    another program cut, extended or overwrote the file: see ato_munmap()
- * Since 0.1.
- */
-int ato_check(const void *addr);
 
 /* ---- Transactions ---- */
 
@@ -628,10 +514,6 @@ const char *ato_errormsg(void);
  * Since 0.1.
  */
 void ato_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
-
-/* Send a message of a user of libato to the same log. `level`: ATO_LOG_ERROR, ....
- * Leaves errno and ato_errormsg() unchanged. Since 0.1. */
-void ato_log(int level, const char *sentence);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

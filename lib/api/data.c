@@ -19,6 +19,8 @@
 #include "lib/transaction/tx.h"
 #include "reflection/media/report.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -22,6 +22,8 @@
 #include "reflection/pairing/removal.h"
 #include "reflection/recovery/pairing_open.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -14,6 +14,8 @@
 #include "reflection/media/report.h"
 #include "reflection/media/window.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

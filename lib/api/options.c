@@ -5,6 +5,8 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/report.h"
 
+#include "ato_engine.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

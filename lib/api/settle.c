@@ -13,7 +13,7 @@
  * It cannot wait for dead processes only: the kernel frees a process's POSIX locks and robust mutexes before its
  * open file description locks, by which libato knows that it is alive (attach_is_dead()).
  */
-#include "ato.h"
+#include "ato_engine.h"
 
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"

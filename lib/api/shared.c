@@ -16,7 +16,7 @@
  */
 #include "lib/api/shared.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include "reflection/format/layout.h"
 #include "reflection/media/fault.h"

@@ -10,6 +10,8 @@
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 
+#include "ato_engine.h"
+
 #include <string.h>
 #include <sys/stat.h>
 

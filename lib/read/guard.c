@@ -14,7 +14,7 @@
 #include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include <errno.h>
 #include <string.h>

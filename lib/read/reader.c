@@ -14,6 +14,8 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/recovery/pairing_open.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>

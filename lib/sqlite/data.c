@@ -8,6 +8,8 @@
 #include "share.h"
 #include "share_memory.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
 #include "fault.h"
 #include "record.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

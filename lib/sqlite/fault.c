@@ -2,7 +2,7 @@
 #include "fault.h"
 
 #include "api.h"
-#include "ato.h"
+#include "ato_engine.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "locks.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include <assert.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "mask.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include <endian.h>
 #include <fcntl.h>

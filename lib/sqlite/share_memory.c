@@ -8,6 +8,8 @@
 #include "mask.h"
 #include "record.h"
 
+#include "ato_engine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

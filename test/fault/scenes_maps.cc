@@ -7,6 +7,8 @@
 #include "support/faults.h"
 #include "support/mapped.h"
 
+#include "ato_engine.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -6,6 +6,8 @@
 #include "support/child.h"
 #include "support/faults.h"
 
+#include "ato_engine.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -5,6 +5,8 @@
 
 #include "support/child.h"
 
+#include "ato_engine.h"
+
 #include <algorithm>
 #include <stdexcept>
 

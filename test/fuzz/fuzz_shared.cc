@@ -31,7 +31,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ato.h"
+#include "ato_engine.h"
 
 extern "C" {
 #include "lib/file/shared.h"

@@ -9,6 +9,8 @@
 extern "C" {
 #include "lib/file/shared.h"
 #include "reflection/format/lane.h"
+
+#include "ato_engine.h"
 }
 
 #include <cerrno>

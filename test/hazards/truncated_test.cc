@@ -8,6 +8,8 @@
 // All mappings are made in children: so that each begins without the handler.
 #include "hazards/lab.h"
 
+#include "ato_engine.h"
+
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>

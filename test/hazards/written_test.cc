@@ -7,6 +7,8 @@
 
 extern "C" {
 #include "reflection/media/locks.h"
+
+#include "ato_engine.h"
 }
 
 #include <cerrno>

@@ -47,9 +47,11 @@ def exported(library):
 
 
 def declared():
-    with open(os.path.join(SOURCE, 'include', 'ato.h'), encoding='utf-8') as f:
-        code = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.S)
-    return set(re.findall(r'\b(ato_\w+)\(', code))
+    names = set()
+    for header in ('ato.h', 'ato_engine.h'):
+        with open(os.path.join(SOURCE, 'include', header), encoding='utf-8') as f:
+            names.update(re.findall(r'\b(ato_\w+)\(', re.sub(r'/\*.*?\*/', '', f.read(), flags=re.S)))
+    return names
 
 
 def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
@@ -93,7 +95,7 @@ def main():
             return
         found = [os.path.join(path, name) for path, _, names in os.walk(stage) for name in names]
         by_name = {os.path.basename(path): path for path in found if '/share/bash-completion/' not in path}
-        for name in ('ato.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
+        for name in ('ato.h', 'ato_engine.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
             claim(f'{name} is installed', name in by_name)
         if 'ato' in by_name:
             claim('the man page of ato is installed with it', 'ato.1' in by_name)
@@ -107,7 +109,7 @@ def main():
             return
 
         names = exported(by_name['libato.so'])
-        claim('the shared library exports what ato.h declares, and nothing else',
+        claim('the shared library exports what the headers declare, and nothing else',
               names - {'LIBATO_0.1'} == declared(), f'{sorted(names)}\n{sorted(declared())}')
         _, text = run(['readelf', '-d', by_name['libato.so']])
         claim('its soname is libato.so.0', '[libato.so.0]' in text, text)
@@ -148,6 +150,9 @@ def main():
             for standard in standards:
                 status, text = run([*compiler, '-std=' + standard, *strict, '-Wconversion', '-fsyntax-only', sample, *place[:1]])
                 claim(f'a sample is right in {standard}', status == 0, text)
+                status, text = run([*compiler, '-std=' + standard, *strict, '-Wconversion', '-fsyntax-only', '-include', 'ato_engine.h',
+                                    sample, *place[:1]])
+                claim(f'ato_engine.h is right in {standard}', status == 0, text)
         for what, command, env in builds:
             program = os.path.join(stage, what.replace(', ', '-'))
             status, text = run([*command, '-o', program])

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "story.h"
 
+#include "ato_engine.h"
+
 #include <algorithm>
 #include <filesystem>
 

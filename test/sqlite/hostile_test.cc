@@ -5,7 +5,7 @@
  */
 #include "lab.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include "support/child.h"
 

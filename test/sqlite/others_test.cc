@@ -6,7 +6,7 @@
  */
 #include "lab.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 
 #include "support/child.h"
 #include "support/temp.h"

@@ -2,7 +2,7 @@
 /* What if other programs overwrite, rename or remove the file of an open database, or the process itself does what takes its locks? */
 #include "lab.h"
 
-#include "ato.h"
+#include "ato_engine.h"
 #include "support/child.h"
 #include "support/temp.h"
 

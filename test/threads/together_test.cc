@@ -8,6 +8,8 @@
 #include "chaos.h"
 #include "path.h"
 
+#include "ato_engine.h"
+
 #include <atomic>
 #include <mutex>
 #include <thread>

@@ -25,6 +25,8 @@
 #include "support/faults.h"
 #include "support/mapped.h"
 
+#include "ato_engine.h"
+
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>

@@ -11,6 +11,8 @@
 
 extern "C" {
 #include "reflection/format/manifest.h"
+
+#include "ato_engine.h"
 }
 
 #include <gtest/gtest.h>

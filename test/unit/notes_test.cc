@@ -6,6 +6,8 @@
 
 extern "C" {
 #include "reflection/media/seam.h"
+
+#include "ato_engine.h"
 }
 
 #include <cerrno>

@@ -5,6 +5,8 @@
 #include "support/child.h"
 #include "support/mapped.h"
 
+#include "ato_engine.h"
+
 #include <gtest/gtest.h>
 
 #include <cerrno>

@@ -5,6 +5,8 @@
 #include "support/faults.h"
 #include "unit/watched.h"
 
+#include "ato_engine.h"
+
 #include <algorithm>
 #include <cerrno>
 

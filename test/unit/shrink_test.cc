@@ -6,6 +6,8 @@
 // crash at each step of a shrink, without another program: events_test.cc.)
 #include "growth_lab.h"
 
+#include "ato_engine.h"
+
 #include <atomic>
 #include <cerrno>
 #include <thread>

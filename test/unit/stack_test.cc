@@ -6,6 +6,8 @@
 #include "support/mapped.h"
 #include "support/painted.h"
 
+#include "ato_engine.h"
+
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -4,6 +4,8 @@
 // which size stays at its end?
 #include "support/mapped.h"
 
+#include "ato_engine.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

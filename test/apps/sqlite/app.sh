@@ -47,7 +47,7 @@ app_build()
     quietly configure.log ./configure --disable-shared --disable-readline "--with-tcl=${tcl%/*}" # it notes this folder
     # One compiler run over all sources: at -O1 it takes a third of the time.
     quietly make.log make CFLAGS='-O1 -DSQLITE_OS_UNIX=1' OPTS="$options" LIBS="$libraries" sqlite3.c testfixture
-    [ "$kind" = stock ] || grep '<ato.h>' sqlite3.c >/dev/null || die "sqlite3.c is not patched"
+    [ "$kind" = stock ] || grep '<ato_engine.h>' sqlite3.c >/dev/null || die "sqlite3.c is not patched"
     # shellcheck disable=SC2086 # words
     quietly sqlite3.log gcc -O2 $options -c -o app-sqlite3.o sqlite3.c
     for program in kill speed; do
