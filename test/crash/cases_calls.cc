@@ -11,10 +11,10 @@ namespace
 void before_old_lane(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
-    a.write(m, PAGE - 10, 20);
-    const uint64_t old = 0xffffffff, at = lane_in_manifest(0);
+    const uint64_t old = 0xfffffffe, at = lane_in_manifest(0);
     a.world.poke(".ato/" + manifest_of(a, 0), at, {old});      // sequence
     a.world.poke(".ato/" + manifest_of(a, 0), at + 64, {old}); // retired
+    a.write(m, PAGE - 10, 20);                                 // the first use of the lane
 }
 
 void before_rtm(Actor &a)
