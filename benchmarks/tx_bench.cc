@@ -9,6 +9,7 @@
  *   one/1K             one write within a page
  *   together/256       32 writes on 32 pages at random: ways to make them durable
  *   read/1K            reads of pages that an open transaction of the same thread has written to
+ *   modify/SIZE        two of 64 records, each at the beginning of two pages, in random order: reads, writes, and both
  *
  * Sides of tx, of which an operation is a transaction:
  *
@@ -17,6 +18,9 @@
  *   libato       ato_tx_begin(), an ato_tx_memcpy() for each, ato_tx_commit()
  *   bound        see bound.h; `to_bound` is libato's time, relative to it
  *   memcpy       promises nothing
+ *
+ * Sides of modify: transactions that read two records, that write two, and that read two and then write them. All records were
+ * just written, past the caches. `of_parts` is the time of the third, relative to that of the first two together.
  *
  * Sides of one: ato_memcpy() and a transaction with nothing else. Of together: a transaction, one
  * ato_writev(), an epoch (32 times ato_memcpy(), then ato_msync()), and 32 times ato_memcpy(), each durable
@@ -258,6 +262,22 @@ class Lab
             fail("ato_tx_commit: %s", ato_errormsg());
     }
 
+    /* Reads all, then writes all. */
+    void modify(const Write *places, size_t count, bool reads, bool writes)
+    {
+        char bytes[2][8192];
+        ato_tx *tx = ato_tx_begin(0);
+        for (int turn = reads ? 0 : 1; tx && turn < (writes ? 2 : 1); turn++)
+            for (size_t i = 0; i < count; i++) {
+                char *at = file_.at(places[i].offset);
+                if (!(turn ? ato_tx_memcpy(tx, at, source(places[i]), places[i].bytes, 0)
+                           : ato_tx_memcpy(tx, bytes[i % 2], at, places[i].bytes, 0)))
+                    fail("ato_tx_memcpy: %s", ato_errormsg());
+            }
+        if (!tx || ato_tx_commit(tx) != 0)
+            fail("a transaction: %s", ato_errormsg());
+    }
+
     void in_writev(const Write *writes, size_t count)
     {
         struct ato_iovec ranges[WRITES];
@@ -438,6 +458,44 @@ Case read_case()
     return c;
 }
 
+/* Each side goes through all records once, so that none is read from a cache. */
+std::vector<Values> repeat_modify(uint32_t bytes)
+{
+    constexpr size_t RECORDS = 64;
+    Lab &l = get_lab();
+    std::vector<Write> records;
+    for (size_t i = 0; i < RECORDS; i++) {
+        Write w = {};
+        w.offset = i * 2 * PAGE_BYTES;
+        w.bytes = bytes;
+        records.push_back(w);
+    }
+    const auto go_through = [&](bool reads, bool writes) {
+        for (size_t i = 0; i < RECORDS; i += 2)
+            l.modify(&records[i], 2, reads, writes);
+    };
+    std::vector<Values> values = bench::interleave(
+        3, settings.rounds(),
+        [&] { std::shuffle(records.begin(), records.end(), l.stream().random()); },
+        [&](size_t side) {
+            go_through(false, true);
+            return bench::ns_of([&] { go_through(side != 1, side != 0); }) / (RECORDS / 2);
+        });
+    values[2]["of_parts"] = values[2]["ns"] / (values[0]["ns"] + values[1]["ns"]);
+    return values;
+}
+
+Case modify_case(const char *size, uint32_t bytes)
+{
+    Case c;
+    c.name = std::string("modify/") + size;
+    c.sides = {"reads", "writes", "both"};
+    c.goals = {{"both", "of_parts", 1.15}};
+    c.repeat = [bytes] { return repeat_modify(bytes); };
+    c.promise = promise_one;
+    return c;
+}
+
 std::vector<Case> cases()
 {
     return {tx_case("16", 16, true),
@@ -449,7 +507,10 @@ std::vector<Case> cases()
             empty_case(),
             one_case(),
             together_case(),
-            read_case()};
+            read_case(),
+            modify_case("64", 64),
+            modify_case("1K", 1024),
+            modify_case("5000", 5000)};
 }
 
 } // namespace
