@@ -342,7 +342,9 @@ static int share_line(struct connection *c)
         r = locks_share(l, c->line, wait);
     while (r == LOCKS_BUSY && goes_on(c, &wait));
     int result = result_of(c, r);
-    if (r == LOCKS_OK && (result = database_check_mask(c->db, c->name)) != SQLITE_OK)
+    /* One that is going to write looks before it stages anything. */
+    if (r == LOCKS_OK && !c->in_advance &&
+        (result = database_check_mask(c->db, c->name)) != SQLITE_OK)
         locks_unshare(l, c->line);
     if (result != SQLITE_OK)
         share_memory_read_on(c);
