@@ -208,6 +208,11 @@ static int commit_words(const struct commit *c, const struct sum *sum)
     struct taken_lane lane = c->set->lane;
     const bool several = sum->words > 1;
     struct lane_writer w;
+    /* The number of pages was known when it was taken, but with the size there is one word more. */
+    if (lane.of && sum->words > LANE_SMALL_WORDS) {
+        lanes_give(&lane, false);
+        lane.of = NULL;
+    }
     if (several) {
         c->set->lane.of = NULL; /* the commit gives it back */
         if (!lane.of && lanes_take(f, sum->words, &lane) < 0)

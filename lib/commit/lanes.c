@@ -13,7 +13,8 @@
 
 /* Between two looks for a free lane: a commit takes as long as its flushes. A process that is stopped keeps the long lane, so that others
  * wait for it 10 s at most. */
-enum { NAP_NS = 50 * 1000, NAPS = 200 * 1000 };
+enum { NAP_NS = 50 * 1000 };
+#define LONG_WAIT_NS (10 * 1000000000ull)
 
 /* ---- the small ones ---- */
 
@@ -75,21 +76,24 @@ static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
 {
     const struct pairing *pr = &f->pairing;
     uint32_t *user = &f->shared.header->long_lane, is = 0;
+    uint64_t until = 0;
     if (words > LANE_MAX_WORDS)
         return report_error(E2BIG, "a commit of %llu pages to %s, which can be of %llu at most",
                             (unsigned long long)words, pr->path,
                             (unsigned long long)LANE_MAX_WORDS);
     /* Acquire: what the process before has stored to the lane comes before what this one stores. */
-    for (unsigned naps = 0; !__atomic_compare_exchange_n(user, &is, f->holder, false,
-                                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    for (; !__atomic_compare_exchange_n(user, &is, f->holder, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED);
          is = 0) {
         if (file_check(f) < 0 || takeover(f, is) < 0)
             return -1;
-        if (naps++ == NAPS)
+        const uint64_t now = clock_ns();
+        until = until ? until : now + LONG_WAIT_NS;
+        if (now >= until)
             return report_error(ETIMEDOUT,
-                                "another process has been committing to %s for 10 seconds: commits "
-                                "of more than %llu pages wait for it",
-                                pr->path, (unsigned long long)LANE_SMALL_WORDS);
+                                "other commits of more than %llu pages to %s have kept this one "
+                                "waiting for 10 seconds",
+                                (unsigned long long)LANE_SMALL_WORDS, pr->path);
         clock_nap(NAP_NS);
     }
     if (area_map_long(pr->lock, words, f->persist.domain, pr->path, &f->pairing.faults,

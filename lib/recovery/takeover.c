@@ -163,7 +163,7 @@ static int note_bitmaps(struct dead *p)
 static void reload(struct dead *p)
 {
     struct shared_header *h = p->file->shared.header;
-    if (note_bitmaps(p) < 0) {
+    if (note_bitmaps(p) < 0 || replay_check(&p->media) < 0) { /* zeros were read instead */
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }

@@ -10,7 +10,8 @@ enum { RETIRED = 64 };
 
 static bool fits(const struct lane *lane, const struct lane_commit *line)
 {
-    return line->words <= (lane->bytes - LANE_HEAD_BYTES) / sizeof(struct lane_word);
+    return lane->bytes > LANE_HEAD_BYTES &&
+           line->words <= (lane->bytes - LANE_HEAD_BYTES) / sizeof(struct lane_word);
 }
 
 static uint64_t line_checksum(const struct lane_commit *line)
@@ -23,6 +24,7 @@ static uint64_t line_checksum(const struct lane_commit *line)
 void lane_begin(struct lane_writer *w, const struct persist *p, const struct lane *lane,
                 uint64_t retired, uint64_t words)
 {
+    assert(words <= (lane->bytes - LANE_HEAD_BYTES) / sizeof(struct lane_word));
     w->persist = p;
     w->lane = lane->at;
     w->line = (struct lane_commit){.sequence = retired + 1, .words = words};

@@ -109,7 +109,7 @@ static uint64_t long_bytes(const struct lane_commit *line, uint64_t there)
     const uint64_t words = line->words < LANE_MAX_WORDS ? line->words : LANE_MAX_WORDS,
                    wanted = LANE_HEAD_BYTES + words * sizeof(struct lane_word),
                    n = wanted < there ? wanted : there;
-    return (n + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    return n ? (n + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : PAGE_BYTES;
 }
 
 /* Maps the first n bytes of the long lane, which the file has. */

@@ -71,6 +71,32 @@ TEST_F(Lanes, SmallOnesHoldACommitOf248Pages)
     EXPECT_EQ(m.read(0, LARGE), pattern(LARGE, 3));
 }
 
+// A lane is taken when the number of pages is known; a new size is one word more. The lane behind it stays as it is.
+TEST_F(Lanes, SmallOnesHoldASizeBesideThePagesOrTheLongOneDoes)
+{
+    for (size_t pages : {LANE_SMALL_WORDS - 1, LANE_SMALL_WORDS, LANE_SMALL_WORDS + 1}) {
+        const std::string path = dir / std::to_string(pages);
+        write_file(path, Bytes(LARGE));
+        ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
+        o.max_size = 2 * LARGE;
+        Mapped m(path, o);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(m.write(0, pattern(8192, 1))) << m.sentence; // lanes are there
+        const Bytes before = read_at(manifest_of(path), manifest_area(0) + LANE_SMALL_BYTES, 4096);
+        ato_tx *t = ato_tx_begin(0);
+        ASSERT_EQ(ato_tx_ftruncate(t, m.base, LARGE + 4096), 0) << ato_errormsg();
+        for (size_t page = 0; page < pages; page++)
+            ASSERT_NE(ato_tx_memcpy(t, m.base + page * 4096 + 64, "12345678", 8, 0), nullptr)
+                << ato_errormsg();
+        ASSERT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
+        EXPECT_EQ(m.stat().size, LARGE + 4096);
+        EXPECT_EQ(m.read((pages - 1) * 4096 + 64, 8),
+                  Bytes({'1', '2', '3', '4', '5', '6', '7', '8'}));
+        EXPECT_EQ(read_at(manifest_of(path), manifest_area(0) + LANE_SMALL_BYTES, 4096), before);
+        EXPECT_EQ(long_lane_of(path) > 0, pages >= LANE_SMALL_WORDS);
+    }
+}
+
 TEST_F(Lanes, SpaceOfTheLongOneIsGivenBackAtTheLastUnmap)
 {
     std::string path = file("file");

@@ -233,6 +233,29 @@ TEST_P(RecoverFile, CommitWithoutAPartOfItsListIsRetired)
     EXPECT_EQ(retired, 1u);
 }
 
+// The reflection is cut off in that moment: the stores go nowhere. When it is back the commit is finished.
+TEST_P(RecoverFile, NoLaneIsRetiredIfItsWordsWereNotStored)
+{
+    die_between_flips(path, 1);
+    const Bytes reflection = read_file(reflection_of(path));
+    {
+        bool cut = false;
+        PersistFaults faults;
+        faults.before = [&](const PersistCall &c) {
+            if (!cut && std::string(c.op) == "store_word" &&
+                std::string(c.site).find("replay.c") != std::string::npos)
+                cut = truncate(reflection_of(path).c_str(), 0) == 0;
+            return GO_ON;
+        };
+        Mapped m(path, wish());
+        EXPECT_TRUE(cut);
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EIO) << m.sentence;
+    }
+    write_file(reflection_of(path), reflection);
+    expect_recovered(path);
+}
+
 // A large commit is in the long lane: any part of its words was stored.
 TEST_P(RecoverFile, LongCommitOfADeadProcessIsFinished)
 {
