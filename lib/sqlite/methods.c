@@ -44,7 +44,7 @@ static int leave(struct connection *c, int result)
  *
  * SQLite says what becomes of it by these calls:
  *
- *   commit    FCNTL_SYNC; xSync with something staged; COMMIT_PHASETWO, for what a VFS above holds back until then
+ *   commit    xSync with something staged; COMMIT_PHASETWO, with synchronous=OFF, or if a VFS above gives no xSync on
  *   abandon   the lock drops below RESERVED, or the database is closed
  *
  * Errors are logged.
@@ -69,24 +69,26 @@ static void abandon(struct connection *c)
     c->refused = c->becomes_wal = false;
 }
 
-/* FCNTL_SYNC. With a journal on the disk nothing is staged. */
-static int sync_staged(struct connection *c)
+/* FCNTL_SYNC, with which SQLite says that all is written, and that xSync comes unless synchronous is OFF. No commit is made here: a
+ * VFS above that holds writes back until xSync may still have some, and a rollback would be committed in part. With a journal on
+ * the disk nothing is staged. */
+static int before_sync(struct connection *c)
 {
     if (c->on_disk)
         return SQLITE_OK;
     c->ended_below = false;
     if (!c->refused)
-        return commit(c);
+        return SQLITE_OK;
     abandon(c);
     return SQLITE_IOERR_FSYNC;
 }
 
-/* FCNTL_COMMIT_PHASETWO. Something is staged if a VFS above held its writes back until now. */
+/* FCNTL_COMMIT_PHASETWO. After another error than these two SQLite would trust its cache (fault.c). */
 static int end(struct connection *c)
 {
     const int r = commit(c);
     if (r != SQLITE_OK)
-        return r;
+        return r == SQLITE_FULL || (r & 0xff) == SQLITE_IOERR ? r : SQLITE_IOERR_FSYNC;
     if (c->becomes_wal)
         data_complete(c);
     else if (c->lock == SQLITE_LOCK_EXCLUSIVE)
@@ -263,7 +265,7 @@ static int control(struct connection *c, int what, void *arg)
     int r;
     switch (what) {
     case SQLITE_FCNTL_SYNC:
-        return sync_staged(c);
+        return before_sync(c);
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         return end(c);
     case SQLITE_FCNTL_CKPT_START:

@@ -48,6 +48,8 @@ static const Statement statements[] = {
     {"ShorterThenLonger", "PRAGMA auto_vacuum=full", "PRAGMA cache_size=5",
      "BEGIN; DELETE FROM t WHERE a>200; INSERT INTO t SELECT a+9000,a,zeroblob(4000) FROM t; "
      "COMMIT"},
+    {"SynchronousOff", "PRAGMA auto_vacuum=full", "PRAGMA cache_size=5; PRAGMA synchronous=OFF",
+     "BEGIN; UPDATE t SET b=a; DELETE FROM t WHERE a>900; COMMIT"},
     {"OneRow", "", "", "UPDATE t SET b=a WHERE a=7"},
     {"First", "", "", "UPDATE t SET b=a WHERE a=7", true},
     {"FirstThatSpills", "PRAGMA auto_vacuum=full", "PRAGMA cache_size=5",

@@ -135,7 +135,7 @@ TEST_F(SqliteOutside, AFirstPageThatIsNoHeaderStaysAsItIs)
         }
         ASSERT_EQ(m->xWrite(file, page.data(), 4096, 0), SQLITE_OK);
         if (commits) {
-            ASSERT_EQ(m->xFileControl(file, SQLITE_FCNTL_SYNC, nullptr), SQLITE_OK);
+            ASSERT_EQ(m->xSync(file, SQLITE_SYNC_NORMAL), SQLITE_OK);
         }
         ASSERT_EQ(m->xUnlock(file, SQLITE_LOCK_NONE), SQLITE_OK);
     };

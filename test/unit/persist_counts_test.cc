@@ -113,8 +113,9 @@ TEST_F(PersistCountsTest, FailedWriteIsFencedBeforeItsPagesAreReleased)
     map(ATO_DOMAIN_PMEM);
     const Bytes old = read_at(path, 4096, 8192);
     faults.before = [&](const PersistCall &c) {
-        if (std::string(c.op) == "scatter")
+        if (std::string(c.op) == "scatter") {
             EXPECT_EQ(truncate(reflection_of(path).c_str(), 0), 0); // by another program
+        }
         return GO_ON;
     };
     ASSERT_FALSE(m->write(4096, pattern(8192, 2)));
