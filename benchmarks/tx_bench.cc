@@ -10,6 +10,7 @@
  *   together/256       32 writes on 32 pages at random: ways to make them durable
  *   read/1K            reads of pages that an open transaction of the same thread has written to
  *   modify/SIZE        two of 64 records, each at the beginning of two pages, in random order: reads, writes, and both
+ *   modify/SIZE/2      the same, while another process does the same with 64 other records of the file
  *
  * Sides of tx, of which an operation is a transaction:
  *
@@ -39,11 +40,16 @@
 #include "reflection/format/layout.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 namespace
@@ -235,6 +241,12 @@ class Lab
     bench::World &stream()
     {
         return stream_;
+    }
+
+    /* In a forked child. */
+    void map_again()
+    {
+        file_.map(bench::Domain::pmem, ATO_READ_GATHER);
     }
 
     /* ---- each of `count` writes, all durable in the end ---- */
@@ -458,40 +470,110 @@ Case read_case()
     return c;
 }
 
-/* Each side goes through all records once, so that none is read from a cache. */
-std::vector<Values> repeat_modify(uint32_t bytes)
+constexpr size_t RECORDS = 64;
+
+std::vector<Write> records_from(uint64_t first_page, uint32_t bytes)
 {
-    constexpr size_t RECORDS = 64;
-    Lab &l = get_lab();
     std::vector<Write> records;
     for (size_t i = 0; i < RECORDS; i++) {
         Write w = {};
-        w.offset = i * 2 * PAGE_BYTES;
+        w.offset = (first_page + i * 2) * PAGE_BYTES;
         w.bytes = bytes;
         records.push_back(w);
     }
-    const auto go_through = [&](bool reads, bool writes) {
-        for (size_t i = 0; i < RECORDS; i += 2)
-            l.modify(&records[i], 2, reads, writes);
+    return records;
+}
+
+void modify_all(Lab &l, const std::vector<Write> &records, bool reads, bool writes)
+{
+    for (size_t i = 0; i < RECORDS; i += 2)
+        l.modify(&records[i], 2, reads, writes);
+}
+
+/* Another process, which does the same all the time. */
+class Neighbour
+{
+  public:
+    Neighbour(Lab &l, uint32_t bytes)
+    {
+        void *shared =
+            mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED)
+            fail("no memory to share: %s", std::strerror(errno));
+        board_ = new (shared) Board();
+        pid_ = fork();
+        if (pid_ < 0)
+            fail("fork: %s", std::strerror(errno));
+        if (pid_ == 0)
+            live(l, records_from(settings.file_bytes() / PAGE_BYTES / 2, bytes));
+    }
+
+    ~Neighbour()
+    {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        munmap(board_, sizeof(Board));
+    }
+
+    Neighbour(const Neighbour &) = delete;
+    Neighbour &operator=(const Neighbour &) = delete;
+
+    /* Returns when it has done so once. */
+    void begin(size_t side)
+    {
+        board_->side = side;
+        for (const uint64_t before = board_->times; board_->times < before + 2;)
+            if (waitpid(pid_, nullptr, WNOHANG) != 0)
+                fail("the other process died");
+    }
+
+  private:
+    struct Board {
+        std::atomic<size_t> side{0};
+        std::atomic<uint64_t> times{0};
     };
+
+    [[noreturn]] void live(Lab &l, const std::vector<Write> &records)
+    {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        l.map_again();
+        for (;; board_->times++)
+            modify_all(l, records, board_->side != 1, board_->side != 0);
+    }
+
+    Board *board_;
+    pid_t pid_;
+};
+
+/* Each side goes through all records once, so that none is read from a cache. */
+std::vector<Values> repeat_modify(uint32_t bytes, bool beside)
+{
+    Lab &l = get_lab();
+    std::unique_ptr<Neighbour> neighbour;
+    if (beside)
+        neighbour = std::make_unique<Neighbour>(l, bytes);
+    std::vector<Write> records = records_from(0, bytes);
     std::vector<Values> values = bench::interleave(
         3, settings.rounds(),
         [&] { std::shuffle(records.begin(), records.end(), l.stream().random()); },
         [&](size_t side) {
-            go_through(false, true);
-            return bench::ns_of([&] { go_through(side != 1, side != 0); }) / (RECORDS / 2);
+            if (neighbour)
+                neighbour->begin(side);
+            modify_all(l, records, false, true);
+            return bench::ns_of([&] { modify_all(l, records, side != 1, side != 0); }) /
+                   (RECORDS / 2);
         });
     values[2]["of_parts"] = values[2]["ns"] / (values[0]["ns"] + values[1]["ns"]);
     return values;
 }
 
-Case modify_case(const char *size, uint32_t bytes)
+Case modify_case(const char *size, uint32_t bytes, bool beside)
 {
     Case c;
-    c.name = std::string("modify/") + size;
+    c.name = std::string("modify/") + size + (beside ? "/2" : "");
     c.sides = {"reads", "writes", "both"};
     c.goals = {{"both", "of_parts", 1.15}};
-    c.repeat = [bytes] { return repeat_modify(bytes); };
+    c.repeat = [bytes, beside] { return repeat_modify(bytes, beside); };
     c.promise = promise_one;
     return c;
 }
@@ -508,9 +590,12 @@ std::vector<Case> cases()
             one_case(),
             together_case(),
             read_case(),
-            modify_case("64", 64),
-            modify_case("1K", 1024),
-            modify_case("5000", 5000)};
+            modify_case("64", 64, false),
+            modify_case("1K", 1024, false),
+            modify_case("5000", 5000, false),
+            modify_case("64", 64, true),
+            modify_case("1K", 1024, true),
+            modify_case("5000", 5000, true)};
 }
 
 } // namespace
