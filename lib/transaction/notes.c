@@ -267,6 +267,17 @@ static uint32_t other_holder(const struct tx *t, const struct note *at)
     return holder;
 }
 
+bool notes_are_of_held(struct tx *t)
+{
+    for (uint64_t i = 0; i < t->notes.n; i++) {
+        const struct note *at = &t->notes.each[i];
+        if (!claim_find_at(t, at->state) ||
+            page_content(__atomic_load_n(&at->state->version, __ATOMIC_RELAXED)) != at->content)
+            return false;
+    }
+    return true;
+}
+
 int notes_hold_for_commit(struct tx *t)
 {
     /* The holder comes first: if the page is free, or the transaction's own, all that was committed to it is

@@ -13,6 +13,8 @@
  * go on without seeing this one. For that its pages say that it commits, from before the check until it is visible,
  * and transactions that have noted such a page wait, or are refused.
  *
+ * A transaction that has read only what it holds by then needs none of this: nobody can change that.
+ *
  * A cut changes the content of no page. So a noted page that was read beyond the end counts as changed, too. The transaction
  * that cuts it off does not hold it, but holds `sizing`: that says whether the transaction commits. `cut` (resize.h) says where
  * the part begins that it cuts off.
@@ -41,6 +43,10 @@ int notes_refuse_reader(const struct file *f);
 
 /* Returns 0 if nothing that is noted has changed; -1 with EAGAIN: the transaction is refused; or EIO. */
 int notes_hold(struct tx *t);
+
+/* Returns true if the transaction holds all that is noted, and nothing of that has changed: so nobody changes it until it is
+ * released, and there is nothing to check at the commit. */
+bool notes_are_of_held(struct tx *t);
 
 /* Called before the check at the commit (`begins`), and when the commit is visible, or has failed: the pages of the transaction
  * say that it commits, or no longer. */

@@ -27,7 +27,7 @@ static int make_ready(struct tx *t)
 static int commit(struct tx *t, const struct part *written)
 {
     struct commit flip = {.set = &t->set, .m = written->mapping};
-    const bool checks = t->notes.n;
+    const bool checks = !notes_are_of_held(t);
     /* Where a flush takes long: others wait while the pages say that they are being committed. */
     const bool flushes = flip.m->file->persist.domain == PERSIST_MSYNC;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. So few as here fit in any lane. */

@@ -8,7 +8,7 @@
  * reads both pages, twice, and what it reads must be equal. With SKEW two transactions read both pages, which
  * are 1, and set one of them to 0 if none is: afterwards one must still be 1. With SEEN a transaction writes page 1 if page 0 is
  * still 0, and a plain writer writes page 0; if a third transaction has seen that and not page 1, the first one may not commit: it
- * comes before the plain writer.
+ * comes before the plain writer. With HELD two transactions add 1 to both pages, and hold all that they have read when they commit.
  *
  * A page's version is one word in the code: three variables here, which change and are read in one step.
  * That a reader copies from the right homes is in read.pml. Memory is sequentially consistent: a page is reserved by
@@ -26,6 +26,7 @@
  *   MUTANT_NO_FLAG         its pages do not say that it commits
  *   MUTANT_FLAG_LATE       they say so after that check
  *   MUTANT_BEGIN_AT_COMMIT it counts as under way after that check
+ *   MUTANT_HELD_UNCHECKED  a transaction that holds what it has read does not look whether that changed before
  */
 #define UNKNOWN 255
 #define NONE    255
@@ -319,6 +320,50 @@ proctype watcher()
     assert(!(saw && done && value[1] == 1))
 }
 
+/* ---- a transaction that holds what it has read ---- */
+
+byte added; /* ghost */
+
+/* notes_are_of_held(): it says nothing while it commits, and looks at no holder. */
+proctype adder(byte me)
+{
+    byte seen, seen_flips, now = UNKNOWN, moment = UNKNOWN;
+    byte got[2], note[2];
+    bit refused;
+    note[0] = NONE;
+    note[1] = NONE;
+    read_page(0);
+    notes_hold();
+    if :: !refused -> read_page(1); notes_hold() :: else fi;
+    if
+    :: refused
+    :: else ->
+        reserve(0);
+        reserve(1);
+#ifndef MUTANT_HELD_UNCHECKED
+        if :: content[0] != note[0] -> refused = 1 :: else fi;
+        if :: content[1] != note[1] -> refused = 1 :: else fi;
+#endif
+        if
+        :: refused
+        :: else ->
+            commits[me]++;
+            mark(0);
+            mark(1);
+            value[0] = got[0] + 1;
+            value[1] = got[1] + 1;
+            unmark_changed(0);
+            unmark_changed(1);
+            commits[me]++;
+            added++
+        fi;
+        holder[0] = 0;
+        holder[1] = 0
+    fi;
+    done++;
+    assert(done < 2 || (value[0] == added && value[1] == added))
+}
+
 init
 {
     atomic {
@@ -331,6 +376,10 @@ init
         run changer(0);
         run follower(1);
         run watcher()
+#elif defined(HELD)
+        run adder(0);
+        run adder(1);
+        run reader()
 #else
         run writer(0);
         run deployer(2);
