@@ -106,8 +106,9 @@ static int write_ranges(struct writes *w, unsigned flags)
     qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
     int result = 0;
     /* Before the pages: the mappings cannot be unmapped from then on. */
+    t->written = w->each[0].to.m; /* EXDEV comes before a wait for pages, too */
     for (unsigned i = 0; i < w->n && result == 0; i++)
-        result = claim_part(t, w->each[i].to.m, true) ? 0 : -1;
+        result = claim_mapping(t, w->each[i].to.m, true);
     if (result == 0)
         result = page_set_reserve(&t->set, w->spans, w->nspans);
     for (unsigned i = 0; i < w->n && result == 0; i++)
@@ -273,7 +274,7 @@ int ato_deploy(const void *addr, size_t n)
     if (find_own(&s, addr, n, "deployed") < 0)
         return -1;
     CALL_ON(call, s.m);
-    return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return deploy_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
 int ato_reclaim(void *addr, size_t n)

@@ -119,10 +119,9 @@ static int find(struct tx *t, struct range *s, const void *addr, size_t n)
 {
     if (range_look(s, addr, n) < 0)
         return -1;
-    const struct part *part = s->m ? claim_sizing(t, s->m->file) : NULL;
-    if (!part)
+    if (!s->m || !claim_sizing(t, s->m->file))
         return s->m ? range_check(s, addr, n) : 0;
-    return range_within(s, addr, n, part->size) ? 0 : range_outside(s->m, addr, n);
+    return range_within(s, addr, n, t->size) ? 0 : range_outside(s->m, addr, n);
 }
 
 static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *src, size_t n,
@@ -143,14 +142,14 @@ static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *s
     CALL_ON(to_call, to->m);
     CALL_ON(from_call, from->m);
     const uint64_t pages = t->set.n, notes = t->notes.n;
-    const unsigned parts = t->nparts;
-    int r = from->m && !claim_part(t, from->m, false) ? -1 : 0;
+    const unsigned mappings = t->nmappings;
+    int r = from->m ? claim_mapping(t, from->m, false) : 0;
     if (r == 0)
         r = to->m ? staging_write(t, &w, flags) : staging_read(t, from->m, from->offset, dst, n);
     if (r < 0) {
         page_set_release_from(&t->set, pages);
         notes_give_back(&t->notes, notes);
-        claim_drop_parts(t, parts);
+        claim_drop_mappings(t, mappings);
         return -1;
     }
     if (to->m)
@@ -170,10 +169,10 @@ static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t,
 {
     struct mapping *m = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
     const bool notes = !(t->flags & ATO_TX_READ_COMMITTED);
-    const unsigned parts = t->nparts;
+    const unsigned mappings = t->nmappings;
     if (!m || (notes && (t->first || m->file->reader)))
         return 1;
-    if (parts ? parts > 1 || t->parts->mapping != m || t->parts->sized : !claim_part(t, m, false))
+    if (mappings ? mappings > 1 || t->mappings[0] != m || t->sized : claim_mapping(t, m, false) < 0)
         return 1;
     CALL_ON(call, m);
     struct file *f = m->file;
@@ -183,12 +182,15 @@ static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t,
     uint64_t version;
     int r = 1;
     if (read_at_once(m, src, dst, n, false, &version) && !(t->set.n && claim_find(t, f, page)))
-        r = notes && (notes_add(t, f, page, offset + n, version) < 0 || notes_hold(t) < 0) ? -1 : 0;
+        r = notes && (notes_add(t, f, shared_held(&f->shared, page), offset + n, version) < 0 ||
+                      notes_hold(t) < 0)
+                ? -1
+                : 0;
     if (r == 0) {
         range_count_read(m, n);
     } else {
         notes_give_back(&t->notes, noted);
-        claim_drop_parts(t, parts);
+        claim_drop_mappings(t, mappings);
     }
     return r;
 }
@@ -217,10 +219,8 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
         page_fetch(&homes, s, (unsigned)begin);
     else
         page_fetch_state(&homes, s);
-    struct part *part = t->parts;
-    if (t->nparts != 1 || part->mapping != m || !part->written || part->sized ||
-        n - 1 >= PAGE_BYTES - begin || n > m->reach - from || offset + n > file_size(f) ||
-        !table_is_plain(src, n) || !src)
+    if (t->written != m || t->nmappings != 1 || t->sized || n - 1 >= PAGE_BYTES - begin ||
+        n > m->reach - from || offset + n > file_size(f) || !table_is_plain(src, n) || !src)
         return 1;
     CALL_ON(call, m);
     const unsigned flags = write_flags(m, 0);
@@ -228,7 +228,7 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
         page_set_release_from(&t->set, pages);
         return -1;
     }
-    part->eager |= flags != 0;
+    t->eager |= flags != 0;
     range_count_write(m, n);
     return 0;
 }
@@ -273,10 +273,10 @@ int ato_tx_ftruncate(ato_tx *tx, void *addr, off_t size)
         return -1;
     struct mapping *m = table_find_to_change(addr);
     CALL_ON(call, m);
-    const unsigned parts = t->nparts;
+    const unsigned mappings = t->nmappings;
     int r = m ? resize(t, m, size) : -1;
     if (r < 0)
-        claim_drop_parts(t, parts);
+        claim_drop_mappings(t, mappings);
     leave(t);
     return r;
 }
@@ -287,16 +287,15 @@ off_t ato_tx_size(ato_tx *tx, const void *addr)
     if (!t)
         return -1;
     struct mapping *m = table_expect(addr);
-    const unsigned parts = t->nparts;
+    const unsigned mappings = t->nmappings;
     off_t size = -1;
     if (m && notes_add_size(t, m) == 0) {
-        const struct part *part = claim_sizing(t, m->file);
-        size = part ? (off_t)part->size : ato_size(addr);
+        size = claim_sizing(t, m->file) ? (off_t)t->size : ato_size(addr);
         if (size >= 0 && notes_hold(t) < 0)
             size = -1;
     }
     if (size < 0)
-        claim_drop_parts(t, parts);
+        claim_drop_mappings(t, mappings);
     leave(t);
     return size;
 }

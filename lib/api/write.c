@@ -68,7 +68,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     /* The write is committed. If its slices cannot be deployed now, since the medium fails, which the next call reports, it stays
      * committed. */
     if (flags & ATO_EAGER)
-        (void)deploy_committed(m, h);
+        (void)deploy_committed(f, h);
     return 0;
 }
 

@@ -57,7 +57,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
             const struct held_page stored = at; /* its address is taken, not that of `at` */
             r = f->persist.domain == PERSIST_MSYNC ? commit_flush(&stored, 1) : 0;
             if (r == 0)
-                r = commit_page(m, &at, at.pending == touched ? slices : bitmap_count(at.pending));
+                r = commit_page(&at, at.pending == touched ? slices : bitmap_count(at.pending));
         } else {
             r = file_check(f); /* what was compared may have been zeros (fault.h) */
         }

@@ -70,16 +70,6 @@ static uint64_t *size_word(const struct file *f)
     return (uint64_t *)(f->pairing.manifest + MANIFEST_SIZE_WORD);
 }
 
-/* Stores and flushes the size word. */
-static int store_size(const struct commit *c)
-{
-    struct file *f = c->m->file;
-    if (!c->resizes)
-        return 0;
-    persist_store_word(&f->persist, size_word(f), manifest_encode_size(c->resizes->size));
-    return file_flush_word(f, size_word(f));
-}
-
 /* ---- showing ---- */
 
 /* Makes the flips of all pages, and the size, visible in memory: at one moment for readers, since every page
@@ -109,10 +99,9 @@ static void show_all(const struct commit *c)
     }
     if (c->resizes) {
         /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
-        __atomic_store_n(&header->size, c->resizes->size, __ATOMIC_RELEASE);
-        f->pairing.size = c->resizes->size;
+        __atomic_store_n(&header->size, c->size, __ATOMIC_RELEASE);
+        f->pairing.size = c->size;
         page_unmark_changed(&header->sizing);
-        c->resizes->resizes = false;
     }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
@@ -126,41 +115,33 @@ static void show_all(const struct commit *c)
 
 /* ---- the commit ---- */
 
-/* What a commit consists of. */
-struct sum {
-    uint64_t pages, slices;
-    uint64_t words; /* of pages and size */
-};
-
-/* By a pointer: a copy of what was just stored field by field would wait for these stores. */
-static void sum_up(const struct commit *c, struct sum *sum)
+/* Returns how many pages have pending slices; adds up their slices. */
+static uint64_t sum_up(const struct page_set *h, uint64_t *slices)
 {
-    *sum = (struct sum){.words = c->resizes != NULL};
-    for (uint64_t i = 0; i < c->set->n; i++) {
-        const uint64_t pending = c->set->pages[i].pending;
-        sum->pages += pending != 0;
-        sum->slices += bitmap_count(pending);
+    uint64_t pages = 0;
+    *slices = 0;
+    for (uint64_t i = 0; i < h->n; i++) {
+        pages += h->pages[i].pending != 0;
+        *slices += bitmap_count(h->pages[i].pending);
     }
-    sum->words += sum->pages;
+    return pages;
 }
 
-static bool may_use_rtm(const struct persist *p, bool no_rtm, uint64_t words)
+/* Several words. */
+static bool may_use_rtm(const struct mapping *m, uint64_t words)
 {
-    return !no_rtm && words <= PERSIST_RTM_MAX && persist_rtm_allowed(p);
+    return !(m->flags & ATO_NO_RTM) && words <= PERSIST_RTM_MAX &&
+           persist_rtm_allowed(&m->file->persist);
 }
-
-/* ---- the ways ---- */
 
 /* Returns 1 if done; 0 if a hardware transaction cannot do it; -1 with EIO. */
-static int commit_rtm(const struct commit *c, const struct sum *sum)
+static int commit_rtm(const struct commit *c, uint64_t words)
 {
     struct file *f = c->m->file;
     const struct persist *p = &f->persist;
     uint64_t n = 0;
-    if (!may_use_rtm(p, c->m->flags & ATO_NO_RTM, sum->words))
-        return 0;
     struct persist_flip few[FEW], *many HEAP = NULL, *flips = few;
-    if (sum->words > FEW && !(flips = many = malloc(sum->words * sizeof(*many))))
+    if (words > FEW && !(flips = many = malloc(words * sizeof(*many))))
         return 0;
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
@@ -168,7 +149,7 @@ static int commit_rtm(const struct commit *c, const struct sum *sum)
             flips[n++] = (struct persist_flip){at->homes.word, commit_new_bitmap(at)};
     }
     if (c->resizes)
-        flips[n++] = (struct persist_flip){size_word(f), manifest_encode_size(c->resizes->size)};
+        flips[n++] = (struct persist_flip){size_word(f), manifest_encode_size(c->size)};
     if (file_check(f) < 0) /* the stores may have met a fault (fault.h), before the first flip */
         return -1;
     /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
@@ -178,7 +159,7 @@ static int commit_rtm(const struct commit *c, const struct sum *sum)
     for (int i = 0; i < RTM_TRIES && !done; i++) {
         done = persist_flip_rtm(p, flips, n);
         if (!done)
-            count(c->m->file, COUNT_RTM_ABORTS, 1);
+            count(f, COUNT_RTM_ABORTS, 1);
     }
     if (done && file_is_poisoned(f)) /* a word may have met a fault */
         return file_in_doubt(f, "a commit");
@@ -187,37 +168,26 @@ static int commit_rtm(const struct commit *c, const struct sum *sum)
     return done;
 }
 
-static void fill_lane(struct lane_writer *w, const struct commit *c, const struct sum *sum,
-                      const struct taken_lane *lane)
-{
-    const struct file *f = c->m->file;
-    lane_begin(w, &f->persist, &lane->lane, lane->retired, sum->words);
-    for (uint64_t i = 0; i < c->set->n; i++) {
-        const struct held_page *at = &c->set->pages[i];
-        if (at->pending)
-            lane_add(w, (uint64_t)((const char *)at->homes.word - f->r), commit_new_bitmap(at));
-    }
-    if (c->resizes)
-        lane_add(w, LANE_SIZE, manifest_encode_size(c->resizes->size));
-}
-
 /* Stores all words: one by itself, several by a lane. */
-static int commit_words(const struct commit *c, const struct sum *sum)
+static int commit_words(const struct commit *c, uint64_t words)
 {
     struct file *f = c->m->file;
     struct taken_lane lane = c->set->lane;
-    const bool several = sum->words > 1;
+    const bool several = words > 1;
     struct lane_writer w;
-    /* The number of pages was known when it was taken, but with the size there is one word more. */
-    if (lane.of && sum->words > LANE_SMALL_WORDS) {
-        lanes_give(&lane, false);
-        lane.of = NULL;
-    }
     if (several) {
         c->set->lane.of = NULL; /* the commit gives it back */
-        if (!lane.of && lanes_take(f, sum->words, &lane) < 0)
+        if (!lane.of && lanes_take(f, words, &lane) < 0)
             return -1;
-        fill_lane(&w, c, sum, &lane);
+        lane_begin(&w, &f->persist, &lane.lane, lane.retired, words);
+        for (uint64_t i = 0; i < c->set->n; i++) {
+            const struct held_page *at = &c->set->pages[i];
+            if (at->pending)
+                lane_add(&w, (uint64_t)((const char *)at->homes.word - f->r),
+                         commit_new_bitmap(at));
+        }
+        if (c->resizes)
+            lane_add(&w, LANE_SIZE, manifest_encode_size(c->size));
     }
     if (file_check(f) < 0) { /* as in commit_rtm() */
         if (several)
@@ -227,9 +197,13 @@ static int commit_words(const struct commit *c, const struct sum *sum)
     /* persist-order J1 (reader: R2 lane_look, then R1): slices (W1) are durable before the commit line, or the only word,
      * that makes them count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
     persist_fence(&f->persist);
-    if ((several && lanes_step(f, lane_commit, &w) < 0) || store_words(c->set) < 0 ||
-        store_size(c) < 0)
+    if ((several && lanes_step(f, lane_commit, &w) < 0) || store_words(c->set) < 0)
         goto doubt;
+    if (c->resizes) {
+        persist_store_word(&f->persist, size_word(f), manifest_encode_size(c->size));
+        if (file_flush_word(f, size_word(f)) < 0)
+            goto doubt;
+    }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
      * could leave some of them stored, and no lane to store the rest from. Also W2.
      * persist-order G4 (reader: the first write beyond the old end): a larger size is durable before it
@@ -246,7 +220,7 @@ static int commit_words(const struct commit *c, const struct sum *sum)
     lane.retired = w.line.sequence;
     lanes_give(&lane, false);
     count(f, COUNT_BYTES_TO_MEDIA,
-          sizeof(struct lane_commit) + sum->words * sizeof(struct lane_word) + 8);
+          sizeof(struct lane_commit) + words * sizeof(struct lane_word) + 8);
     return 0;
 doubt:
     if (several)
@@ -254,65 +228,53 @@ doubt:
     return file_in_doubt(f, "a commit");
 }
 
-int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages)
+int commit_prepare(const struct mapping *m, struct page_set *h, uint64_t words)
 {
-    if (pages < 2 || pages > LANE_SMALL_WORDS ||
-        may_use_rtm(&m->file->persist, m->flags & ATO_NO_RTM, pages))
+    if (words < 2 || words > LANE_SMALL_WORDS || may_use_rtm(m, words))
         return 0;
-    return lanes_take(m->file, pages, &h->lane);
-}
-
-static int commit(const struct commit *c, const struct sum *sum)
-{
-    const bool one = sum->words == 1;
-    enum counter path = COUNT_COMMITS_RTM;
-    int r = one ? 0 : commit_rtm(c, sum);
-    if (r == 0) {
-        path = one ? COUNT_COMMITS_SINGLE : COUNT_COMMITS_JOURNAL;
-        r = commit_words(c, sum);
-    }
-    if (r < 0)
-        return -1;
-    if (sum->pages)
-        commit_account(c->m, path, sum->slices, sum->pages);
-    return 0;
+    return lanes_take(m->file, words, &h->lane);
 }
 
 int commit_run(const struct commit *c)
 {
+    struct file *f = c->m->file;
     struct held_page *only = c->set->pages;
     if (c->set->n == 1 && only->pending && !c->resizes)
-        return commit_page(c->m, only, bitmap_count(only->pending));
-    struct sum sum;
-    sum_up(c, &sum);
-    if (!sum.words) /* what was compared may have been zeros */
-        return file_check(c->m->file);
-    const struct tally under_way = under_way_begin(c->m->file);
-    const int r = commit(c, &sum);
+        return commit_page(only, bitmap_count(only->pending));
+    uint64_t slices;
+    const uint64_t pages = sum_up(c->set, &slices), words = pages + c->resizes;
+    if (!words) /* what was compared may have been zeros */
+        return file_check(f);
+    const struct tally under_way = under_way_begin(f);
+    enum counter path = COUNT_COMMITS_RTM;
+    int r = words > 1 && may_use_rtm(c->m, words) ? commit_rtm(c, words) : 0;
+    if (r == 0) {
+        path = words == 1 ? COUNT_COMMITS_SINGLE : COUNT_COMMITS_JOURNAL;
+        r = commit_words(c, words);
+    }
+    if (r >= 0 && pages)
+        commit_account(f, path, slices, pages);
     under_way_end(under_way);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
-int commit_each_page(struct mapping *m, struct page_set *h)
+int commit_each_page(struct file *f, struct page_set *h)
 {
-    const struct commit c = {.set = h, .m = m};
-    struct sum sum;
-    sum_up(&c, &sum);
-    const struct persist *p = &m->file->persist;
-    if (sum.words == 0)
+    uint64_t slices;
+    const uint64_t pages = sum_up(h, &slices);
+    if (pages == 0)
         return 0;
-    if (file_check(m->file) < 0) /* with pending masks: W4 when the pages are released */
+    if (file_check(f) < 0) /* with pending masks: W4 when the pages are released */
         return -1;
-    persist_fence(p); /* W1 */
-    if (store_words(h) < 0)
-        return file_in_doubt(m->file, "a commit");
-    persist_fence(p); /* W2 */
-    if (file_is_poisoned(m->file))
-        return file_in_doubt(m->file, "a commit");
+    persist_fence(&f->persist); /* W1 */
+    const int r = store_words(h);
+    persist_fence(&f->persist); /* W2 */
+    if (r < 0 || file_is_poisoned(f))
+        return file_in_doubt(f, "a commit");
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
             commit_show_one(&h->pages[i], false);
-    commit_account(m, COUNTERS, sum.slices, sum.pages);
+    commit_account(f, COUNTERS, slices, pages);
     return 0;
 }

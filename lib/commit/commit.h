@@ -16,9 +16,10 @@
 #include "lib/page/page_set.h"
 
 struct commit {
-    struct page_set *set; /* all its pages with pending slices are m's file's */
-    struct mapping *m;    /* whose flags hold, and which is counted */
-    struct part *resizes; /* the part that has the new size of the file; NULL: it keeps its size */
+    struct page_set *set;    /* all its pages with pending slices are m's file's */
+    const struct mapping *m; /* whose flags hold */
+    bool resizes;            /* the file gets `size` */
+    uint64_t size;
 };
 
 /*
@@ -32,11 +33,11 @@ struct commit {
 int commit_run(const struct commit *flip);
 
 /*
- * Takes a small lane if a commit of so many pages will need one. For speed alone, before the stores
+ * Takes a small lane if a commit of so many words will need one. For speed alone, before the stores
  * of the operation: taking a lane needs locked instructions, which after the stores would wait until they
  * have drained. Returns 0; -1 with errno of commit_run() and nothing stored.
  */
-int commit_prepare(struct mapping *m, struct page_set *h, uint64_t pages);
+int commit_prepare(const struct mapping *m, struct page_set *h, uint64_t words);
 
 /* Gives the lane back that no commit has used; there may be none. */
 static inline void commit_unprepare(struct page_set *set)
@@ -59,8 +60,8 @@ static inline uint64_t commit_next(const struct held_page *pages, uint64_t n, ui
 int commit_flush(const struct held_page *pages, uint64_t n);
 
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
- * m's file. Returns 0; -1 with EIO and the file poisoned. */
-int commit_each_page(struct mapping *m, struct page_set *h);
+ * the file. Returns 0; -1 with EIO and the file poisoned. */
+int commit_each_page(struct file *f, struct page_set *h);
 
 /* ---- one page ---- */
 
@@ -70,10 +71,10 @@ static inline uint64_t commit_new_bitmap(const struct held_page *at)
     return at->state->bitmap ^ at->pending;
 }
 
-static inline void commit_account(struct mapping *m, enum counter path, uint64_t slices,
+static inline void commit_account(const struct file *f, enum counter path, uint64_t slices,
                                   uint64_t words)
 {
-    struct tally t = tally_of(m->file);
+    struct tally t = tally_of(f);
     if (path != COUNTERS)
         tally_add(t, path, 1);
     tally_add(t, COUNT_FLIPS, words);
@@ -98,8 +99,7 @@ static inline void commit_show_one(struct held_page *at, bool changed)
 }
 
 /* commit_run() for one page, whose pending mask is not empty. Inline, as store.h is. */
-static inline __attribute__((always_inline)) int commit_page(struct mapping *m,
-                                                             struct held_page *at, unsigned slices)
+static inline __attribute__((always_inline)) int commit_page(struct held_page *at, unsigned slices)
 {
     /* The stores may have met a fault (fault.h). No fence, as W4 has it: nobody stores to a page of a poisoned file. */
     if (file_check(at->file) < 0)
@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) int commit_page(struct mapping *m,
         if (__builtin_expect(file_is_poisoned(at->file), 0)) { /* the word may have met a fault */
             r = file_in_doubt(at->file, "a commit");
         } else {
-            commit_account(m, COUNT_COMMITS_SINGLE, slices, 1);
+            commit_account(at->file, COUNT_COMMITS_SINGLE, slices, 1);
             commit_show_one(at, true);
         }
     }

@@ -24,7 +24,7 @@
  * page, they share a flush of their homes and one of their words. */
 enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
 
-static int copy_home(struct held_page *at, bool cold)
+static int copy_home(struct held_page *at)
 {
     struct file *f = at->file;
     struct page_state *s = at->state;
@@ -40,29 +40,28 @@ static int copy_home(struct held_page *at, bool cold)
         return -1;
     if (!(s->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
-    persist_home(&f->persist, at->homes.o, at->homes.r, mask,
-                 cold && bitmap_count(mask) * SLICE_BYTES >= PERSIST_COLD_BYTES);
+    persist_home(&f->persist, at->homes.o, at->homes.r, mask, false);
     at->pending = mask;
     count(f, COUNT_DEPLOYED_SLICES, bitmap_count(mask));
     file_note_written(f);
     return 0;
 }
 
-int deploy_held(struct mapping *m, struct page_set *h, bool cold)
+/* Deploys all slices of the held pages of the file. No held page has a pending mask. Returns 0; -1 with errno. */
+static int deploy_held(struct file *f, struct page_set *h)
 {
     int r = 0;
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
     for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].file == m->file && copy_home(&h->pages[i], cold) < 0)
+        if (h->pages[i].file == f && copy_home(&h->pages[i]) < 0)
             r = -1;
     if (commit_flush(h->pages, h->n) < 0)
         return -1; /* with pending masks: W4 when they are released */
     /* The pages that were copied may flip even if others failed. */
-    int flips = commit_each_page(m, h);
-    return r < 0 ? r : flips;
+    return commit_each_page(f, h) < 0 ? -1 : r;
 }
 
-int deploy_committed(struct mapping *m, struct page_set *h)
+int deploy_committed(struct file *f, struct page_set *h)
 {
     /* persist-order W3 (reader: read.c, point 2): the flip becomes visible before the homes that it
      * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between them.
@@ -70,13 +69,12 @@ int deploy_committed(struct mapping *m, struct page_set *h)
      * explorer: drop fence survives: it orders what other CPUs see, not what a crash leaves, and
      * the explorer lets one thread run at a time.
      * explorer: delay fence survives: for the same reason. */
-    persist_fence(&m->file->persist);
-    return deploy_held(m, h, false);
+    persist_fence(&f->persist);
+    return deploy_held(f, h);
 }
 
-int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
+int deploy_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
-    struct file *f = m->file;
     const uint64_t batch = f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
     struct page_span *spans HEAP = n ? malloc(lesser(n, batch) * sizeof(*spans)) : NULL;
     if (n && !spans)
@@ -88,7 +86,7 @@ int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n)
                 (struct page_span){f, pages[i + k], pages[i + k], pages[i + k] * PAGE_BYTES + 1};
         struct page_set h;
         page_set_init(&h);
-        r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(m, &h, false) < 0;
+        r = page_set_reserve(&h, spans, (unsigned)count) < 0 || deploy_held(f, &h) < 0;
         page_set_release(&h);
         if (r)
             return -1;
@@ -148,25 +146,24 @@ static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64
     return n;
 }
 
-int deploy_range(struct mapping *m, uint64_t first, uint64_t last)
+int deploy_range(struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t *found HEAP = malloc(2 * CHUNK_PAGES * sizeof(*found));
     if (!found)
-        return report_error(ENOMEM, "no memory to deploy %s", m->file->pairing.path);
+        return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
     for (bool checked = false; first <= last;) {
-        const int n = find_away(m->file, &first, last, found, found + CHUNK_PAGES);
-        if (n > 0 && !checked && growth_check(&m->file->pairing) < 0)
+        const int n = find_away(f, &first, last, found, found + CHUNK_PAGES);
+        if (n > 0 && !checked && growth_check(&f->pairing) < 0)
             return -1;
         checked |= n > 0;
-        if (n < 0 || deploy_pages(m, found, (uint64_t)n) < 0)
+        if (n < 0 || deploy_pages(f, found, (uint64_t)n) < 0)
             return -1;
     }
     return 0;
 }
 
-void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
+void deploy_for_reader(struct file *f, uint64_t offset, uint64_t n)
 {
-    struct file *f = m->file;
     struct page_set h;
     page_set_init(&h);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
@@ -179,12 +176,12 @@ void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n)
             page_set_add(&h, f, page, s, &homes);
         }
         if (h.n == BATCH) {
-            int r = deploy_held(m, &h, false);
+            const int r = deploy_held(f, &h);
             page_set_release(&h);
             if (r < 0)
                 return;
         }
     }
-    (void)deploy_held(m, &h, false);
+    (void)deploy_held(f, &h);
     page_set_release(&h);
 }

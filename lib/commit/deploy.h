@@ -6,24 +6,20 @@
 
 #include "lib/page/page_set.h"
 
-/* Deploys all slices of the held pages of m's file, right after their commit (W3). No held page has a pending mask. Returns 0;
+/* Deploys all slices of the held pages of the file, right after their commit (W3). No held page has a pending mask. Returns 0;
  * -1 with errno. */
-int deploy_committed(struct mapping *m, struct page_set *h);
-
-/* Deploys all slices of the held pages of m's file. No held page has a pending mask. `cold`: nobody is about to read them. Returns
- * 0; -1 with errno. */
-int deploy_held(struct mapping *m, struct page_set *h, bool cold);
+int deploy_committed(struct file *f, struct page_set *h);
 
 /* Deploys all slices of n pages, in ascending order; waits for pages that others hold. Returns 0; -1 with errno. */
-int deploy_pages(struct mapping *m, const uint64_t *pages, uint64_t n);
+int deploy_pages(struct file *f, const uint64_t *pages, uint64_t n);
 
 /* Deploys all slices of pages first..last; waits for pages that others hold. Returns 0; -1 with errno: ESTALE if another program
  * changed the file's length, and there is something to deploy. */
-int deploy_range(struct mapping *m, uint64_t first, uint64_t last);
+int deploy_range(struct file *f, uint64_t first, uint64_t last);
 
 /* For a reader of n bytes at `offset`, before or after its copy: deploys the free pages of the range that
  * have slices in R among these bytes. Does not report failures, since a reader can gather. */
-void deploy_for_reader(struct mapping *m, uint64_t offset, uint64_t n);
+void deploy_for_reader(struct file *f, uint64_t offset, uint64_t n);
 
 /* ---- a whole file, so that it can become plain (plain.c) ---- */
 

@@ -37,7 +37,7 @@ enum { TURN_MS = 500 };
 enum { PLENTY = 8 << 20 };
 
 struct turn {
-    struct mapping *m;
+    struct file *f;
     struct plain_job *job;
     uint64_t places, chunks; /* of the reflection */
     uint64_t end;            /* clock_ns() */
@@ -99,15 +99,14 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Deploys the pages of n places of one chunk whose words are not 0. Changes `pages`. */
-static int deploy_places(struct mapping *m, const uint64_t *words, uint64_t *pages, uint64_t n)
+static int deploy_places(struct file *f, const uint64_t *words, uint64_t *pages, uint64_t n)
 {
-    const uint64_t end =
-        layout_pages(file_size(m->file)); /* sparse: others may have been cut off */
+    const uint64_t end = layout_pages(file_size(f)); /* sparse: others may have been cut off */
     uint64_t count = 0;
     for (uint64_t i = 0; i < n; i++)
         if (words[i] && pages[i] < end)
             pages[count++] = pages[i];
-    if (m->file->sparse)
+    if (f->sparse)
         qsort(pages, count, sizeof(*pages), by_number);
     for (uint64_t i = 0, next; i < count; i = next) {
         for (next = i + 1; next < count && pages[next] == pages[next - 1] + 1;)
@@ -115,9 +114,9 @@ static int deploy_places(struct mapping *m, const uint64_t *words, uint64_t *pag
         /* Makes the page tables of a run at once: one fault per page would take longer than its copy. Only a hint: if
          * it fails, the stores fault. */
         if (next - i >= LONG_RUN)
-            (void)madvise(file_o(m->file, pages[i]), (next - i) * PAGE_BYTES, MADV_POPULATE_WRITE);
+            (void)madvise(file_o(f, pages[i]), (next - i) * PAGE_BYTES, MADV_POPULATE_WRITE);
     }
-    return deploy_pages(m, pages, count);
+    return deploy_pages(f, pages, count);
 }
 
 /* Pages that are deployed at once where space is short. */
@@ -127,7 +126,7 @@ enum { STEP = 64 };
  * copies. Returns 0; -1 with ENOSPC also if space is short and job->gives_back is not set. */
 static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
-    struct file *f = t->m->file;
+    struct file *f = t->f;
     const bool gives_back = t->job->gives_back;
     const uint32_t format = file_format(f);
     const uint64_t each = layout_chunk(format), first = chunk * each;
@@ -145,7 +144,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     }
     for (uint64_t i = 0, step; i < n; i += step) {
         step = gives_back ? lesser(n - i, STEP) : n;
-        if (deploy_places(t->m, words + i, pages + i, step) < 0 ||
+        if (deploy_places(f, words + i, pages + i, step) < 0 ||
             (gives_back && clean_and_give_back(f, first + i, step) < 0))
             return -1;
     }
@@ -160,7 +159,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
 /* Takes the next chunk whose meta page has data; t->chunks if there is none. */
 static uint64_t next_chunk(struct turn *t)
 {
-    const struct file *f = t->m->file;
+    const struct file *f = t->f;
     uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
     do {
         found = meta_next(f->pairing.reflection, file_format(f), chunk, t->chunks);
@@ -173,7 +172,7 @@ static uint64_t next_chunk(struct turn *t)
 static void tell(struct turn *t, uint64_t bytes)
 {
     struct plain_job *job = t->job;
-    const uint64_t size = file_size(t->m->file);
+    const uint64_t size = file_size(t->f);
     bytes = lesser(bytes, size);
     pthread_mutex_lock(&t->progress);
     if (job->options->progress && bytes > job->told) {
@@ -181,14 +180,6 @@ static void tell(struct turn *t, uint64_t bytes)
         job->options->progress(job->options->progress_arg, bytes, size);
     }
     pthread_mutex_unlock(&t->progress);
-}
-
-/* Returns how many bytes of the file count as done with so many chunks. (Sparse: the pages of a chunk are anywhere.) */
-static uint64_t part_of_file(const struct turn *t, uint64_t chunks)
-{
-    const double part = (double)chunks / (double)t->chunks;
-    return t->m->file->sparse ? (uint64_t)((double)file_size(t->m->file) * part)
-                              : chunks * CHUNK_PAGES * PAGE_BYTES;
 }
 
 static void fail(struct turn *t)
@@ -203,10 +194,14 @@ static void *work(void *arg)
         const uint64_t chunk = next_chunk(t);
         if (chunk >= t->chunks)
             break;
-        if (deploy_chunk(t, chunk) < 0)
+        if (deploy_chunk(t, chunk) < 0) {
             fail(t);
-        else /* chunks are handed out in order, so all before this one are done, or nearly */
-            tell(t, part_of_file(t, chunk + 1));
+            break;
+        }
+        /* Chunks are handed out in order, so all before this one are done, or nearly. (Sparse: the pages of a chunk are anywhere.) */
+        const double part = (double)(chunk + 1) / (double)t->chunks;
+        tell(t, t->f->sparse ? (uint64_t)((double)file_size(t->f) * part)
+                             : (chunk + 1) * CHUNK_PAGES * PAGE_BYTES);
     }
     return NULL;
 }
@@ -214,22 +209,17 @@ static void *work(void *arg)
 /* By default as many threads as CPUs, and no more than one for each CHUNKS_A_THREAD chunks. */
 enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
 
-static unsigned choose_threads(const struct turn *t)
-{
-    uint64_t n = t->job->options->threads;
-    if (n == 0) {
-        cpu_set_t cpus;
-        n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
-        n = lesser(n, t->chunks / CHUNKS_A_THREAD);
-    }
-    n = lesser(n, MOST_THREADS);
-    return n && !t->job->gives_back ? (unsigned)n : 1;
-}
-
 static void work_all(struct turn *t)
 {
     pthread_t threads[MOST_THREADS];
-    unsigned wanted = choose_threads(t), started = 0;
+    uint64_t wanted = t->job->options->threads;
+    unsigned started = 0;
+    if (wanted == 0) {
+        cpu_set_t cpus;
+        wanted = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
+        wanted = lesser(wanted, t->chunks / CHUNKS_A_THREAD);
+    }
+    wanted = t->job->gives_back ? 1 : lesser(wanted, MOST_THREADS);
     while (started + 1 < wanted && thread_start(&threads[started], work, t) == 0)
         started++;
     work(t);
@@ -278,9 +268,7 @@ int plain_make(struct file *f, struct plain_job *job)
 {
     const uint64_t places = file_places(f, file_size(f)), each = layout_chunk(file_format(f));
     const uint64_t bytes = reflection_end(f, places);
-    /* The mapping that is being unmapped may cover a part of the file, or be read-only. */
-    struct mapping whole = {.file = f};
-    struct turn t = {.m = &whole,
+    struct turn t = {.f = f,
                      .job = job,
                      .places = places,
                      .chunks = (places + each - 1) / each,

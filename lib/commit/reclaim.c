@@ -31,33 +31,30 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Loads the held page. Returns 1; 0 if it is not to be touched; -1 with errno. */
-static int look(struct file *f, uint64_t page, struct page_state *s)
-{
-    if (file_check(f) < 0) /* I2: a flip in doubt may have made R valid */
-        return -1;
-    /* Also while a shrink is under way, which waits for this page. */
-    if (reservation_within(f, page * PAGE_BYTES + 1) != 0)
-        return 0;
-    return load_page(f, page, s) < 0 ? -1 : 1;
-}
-
 /* n places of one chunk; their words, perhaps of a moment ago; and the pages that have them. */
 struct places {
     uint64_t first, n;
     uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
 };
 
-/* Reserves the page of the i-th place if it is free. Returns its state; NULL if the place need not be looked at, or on error: *r is -1
- * then. */
-static struct page_state *hold(struct file *f, const struct places *p, uint64_t i, int *r)
+/* Reserves the page of the i-th place, if it is free and its RefPage is unused. Returns 1: it is held; 0; -1 with errno. */
+static int hold(struct file *f, const struct places *p, uint64_t i)
 {
-    if (p->words[i] || p->pages[i] >= layout_pages(file_size(f)))
-        return NULL;
-    struct page_state *s = shared_state(&f->shared, p->pages[i]);
-    if (!s)
-        *r = -1;
-    return s && page_try_reserve(f, s) ? s : NULL;
+    const uint64_t page = p->pages[i];
+    if (p->words[i] || page >= layout_pages(file_size(f)))
+        return 0;
+    struct page_state *s = shared_state(&f->shared, page);
+    if (!s || !page_try_reserve(f, s))
+        return s ? 0 : -1;
+    int r = file_check(f); /* I2: a flip in doubt may have made R valid */
+    /* Also while a shrink is under way, which waits for this page. */
+    if (r == 0 && reservation_within(f, page * PAGE_BYTES + 1) == 0) {
+        r = load_page(f, page, s);
+        if (r == 0 && !s->bitmap && file_place(f, page) == p->first + i)
+            return 1;
+    }
+    page_release(s);
+    return r;
 }
 
 /* Gives back the RefPages that are unused, in runs. Returns 0; -1 with errno. */
@@ -65,17 +62,11 @@ static int give_back(struct file *f, const struct places *p)
 {
     int result = 0;
     for (uint64_t i = 0, end; i < p->n; i = end + 1) {
-        for (end = i; end < p->n; end++) {
-            struct page_state *s = hold(f, p, end, &result);
-            const int may = s ? look(f, p->pages[end], s) : 0;
-            if (may < 0)
-                result = -1;
-            if (may > 0 && !s->bitmap && file_place(f, p->pages[end]) == p->first + end)
-                continue;
-            if (s)
-                page_release(s);
-            break;
-        }
+        int held = 1;
+        for (end = i; end < p->n && (held = hold(f, p, end)) > 0;)
+            end++;
+        if (held < 0)
+            result = -1;
         if (end > i && space_give_back(f, p->first + i, end - i) < 0)
             result = -1;
         for (uint64_t k = i; k < end; k++)

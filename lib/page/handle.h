@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transaction: its pages, its mappings, and the new sizes of their files.
+ * A transaction: its pages, its mappings, and the new size of the file that it writes to.
  *
  * A caller's handle is not a pointer but a number: the transaction's place in a table, and how often that place was
  * used before. So the use of a handle after its end is detected, even if the place is in use again. Places are
@@ -59,9 +59,17 @@ struct tx {
     /* Writes that are not stored yet (queue.h). The memory is kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct notes notes; /* what it has read */
-    /* In the order of the first calls on their mappings. The memory is kept for the next transaction. */
-    struct part *parts;
-    unsigned nparts, parts_room;
+    /* The mappings that it uses, in the order of the first calls on them. The memory is kept for the next transaction. */
+    struct mapping **mappings;
+    unsigned nmappings, mappings_room;
+    struct mapping *
+        written; /* one that it has written to; all of these are of one file. NULL: it has only read */
+    bool eager; /* some of what it has written is to be deployed after the commit */
+    /* If it changes the size of that file (resize.h): */
+    bool sized;    /* it holds `sizing`, and the next fields are valid */
+    bool resizes;  /* `size` is not the file's: the commit makes it so */
+    uint64_t size; /* bytes, as the transaction sees it */
+    uint64_t low;  /* the smallest so far: others are kept from whole pages behind it */
     struct tx *next_free;
 };
 

@@ -42,18 +42,6 @@ struct page_set {
     struct held_page small[PAGE_SET_SMALL];
 };
 
-/* What an operation does with a mapping. Of several mappings of one file the one that changes its size stands for the file, or
- * else the first one: it has `size` and the counts. */
-struct part {
-    struct mapping *mapping;
-    bool written, eager; /* used by transactions only */
-    /* For a transaction that changes the file's size (resize.h): */
-    bool sized;    /* it holds `sizing`, and the next fields are valid */
-    bool resizes;  /* `size` is not the file's: the commit makes it so */
-    uint64_t size; /* bytes, as the transaction sees it */
-    uint64_t low;  /* the smallest so far: others are kept from whole pages behind it */
-};
-
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */
 static inline uint64_t page_set_note(uint32_t tag, uint64_t place)
 {

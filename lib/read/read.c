@@ -218,7 +218,7 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
     unsigned passes = 0;
     int r = 0;
     if (first)
-        deploy_for_reader(m, offset, n);
+        deploy_for_reader(m->file, offset, n);
     if (read_versions_init(v, page_span_count(offset, n)) < 0)
         return -1;
     for (; r == 0 && passes < PASSES; passes++)
@@ -232,7 +232,7 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
     if (r < 0)
         return -1;
     if (deploys && !first)
-        deploy_for_reader(m, offset, n);
+        deploy_for_reader(m->file, offset, n);
     if (passes > 2)
         count(m->file, COUNT_READ_RETRIES, passes - 2);
     if (__atomic_load_n(&m->quick, __ATOMIC_RELAXED) - 1 <

@@ -82,15 +82,7 @@ static void unmark(struct page_state *s)
         page_unmark_changed(s);
 }
 
-/* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
-static void take_marks_off(struct dead *p)
-{
-    for (uint64_t i = 0; i < p->npages; i++)
-        if (!p->pages[i].showed)
-            unmark(p->pages[i].state);
-}
-
-/* ---- the size ---- */
+/* ---- what is on the media ---- */
 
 static int flush(const struct dead *p, const void *word)
 {
@@ -110,8 +102,6 @@ static int note_size(const struct dead *p, struct dead_page *at)
                             p->file->pairing.path);
     return 0;
 }
-
-/* ---- words ---- */
 
 /* Notes the bitmap of a page, and makes it durable. Not where memory has the same bitmap: then it is durable already (I4; and
  * no word ever returns to an earlier value). This avoids a wait until all that a transaction has stored is durable, though no
@@ -142,18 +132,17 @@ static int note_bitmap(struct dead *p, struct dead_page *at)
     return p->unsettled ? 0 : flush(p, word);
 }
 
-static int note_bitmaps(struct dead *p)
+static int note_all(struct dead *p)
 {
-    int r = 0;
-    for (uint64_t i = 0; r == 0 && i < p->npages; i++)
-        r = p->pages[i].page == DEAD_SIZE ? note_size(p, &p->pages[i])
-                                          : note_bitmap(p, &p->pages[i]);
-    if (r == 0 && p->unsettled && fsops_fsync(p->media.fd) < 0)
-        r = report_errno(errno, "cannot make the bitmaps of %s durable", p->file->pairing.path);
+    for (struct dead_page *at = p->pages; at < p->pages + p->npages; at++)
+        if ((at->page == DEAD_SIZE ? note_size(p, at) : note_bitmap(p, at)) < 0)
+            return -1;
+    if (p->unsettled && fsops_fsync(p->media.fd) < 0)
+        return report_errno(errno, "cannot make the bitmaps of %s durable", p->file->pairing.path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
-    if (r == 0 && p->in_place && fsops_fsync(p->file->pairing.original) < 0)
-        r = report_errno(errno, "cannot make the file of %s durable", p->file->pairing.path);
-    return r;
+    if (p->in_place && fsops_fsync(p->file->pairing.original) < 0)
+        return report_errno(errno, "cannot make the file of %s durable", p->file->pairing.path);
+    return replay_check(&p->media); /* zeros may have been read instead */
 }
 
 /* ---- what becomes visible ---- */
@@ -163,7 +152,7 @@ static int note_bitmaps(struct dead *p)
 static void reload(struct dead *p)
 {
     struct shared_header *h = p->file->shared.header;
-    if (note_bitmaps(p) < 0 || replay_check(&p->media) < 0) { /* zeros were read instead */
+    if (note_all(p) < 0) {
         __atomic_store_n(&h->poisoned, 1, __ATOMIC_RELEASE);
         return;
     }
@@ -229,7 +218,10 @@ static int recover(struct dead *p)
         return -1;
     if (find(p) < 0 || (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
-        take_marks_off(p);
+        /* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
+        for (uint64_t i = 0; i < p->npages; i++)
+            if (!p->pages[i].showed)
+                unmark(p->pages[i].state);
         return -1;
     }
     reload(p);
@@ -276,15 +268,14 @@ int takeover_all(struct file *f)
 {
     int r = 0;
     for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
-        if (takeover(f, shared_given_to(&f->shared, slot)) < 0)
-            r = -1;
+        r |= takeover(f, shared_given_to(&f->shared, slot));
     return r;
 }
 
 bool takeover_is_due(const struct file *f)
 {
-    unsigned slot = 0;
-    while (slot < MANIFEST_SLOTS && !attach_is_dead(f, shared_given_to(&f->shared, slot)))
-        slot++;
-    return slot < MANIFEST_SLOTS;
+    for (unsigned slot = 0; slot < MANIFEST_SLOTS; slot++)
+        if (attach_is_dead(f, shared_given_to(&f->shared, slot)))
+            return true;
+    return false;
 }

@@ -54,8 +54,8 @@ void again_let_first(const struct tx *t, struct file *f)
 void again_end(const struct tx *t)
 {
     again_refusals = t->refused ? again_refusals + 1 : 0;
-    for (unsigned i = 0; t->first && i < t->nparts; i++) {
-        const struct file *f = t->parts[i].mapping->file;
+    for (unsigned i = 0; t->first && i < t->nmappings; i++) {
+        const struct file *f = t->mappings[i]->file;
         if (!f->reader && __atomic_load_n(&f->shared.header->first, __ATOMIC_RELAXED) == t->first)
             __atomic_store_n(&f->shared.header->first, 0, __ATOMIC_RELAXED);
     }

@@ -9,57 +9,37 @@
 
 /* ---- mappings ---- */
 
-int claim_make_room_for_parts(struct tx *t, unsigned more)
+int claim_mapping(struct tx *t, struct mapping *m, bool to_write)
 {
-    const unsigned room = 2 * (t->nparts + more) + 2;
-    if (more <= t->parts_room - t->nparts)
-        return 0;
-    struct part *parts = realloc(t->parts, room * sizeof(*parts));
-    if (!parts)
-        return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
-    t->parts = parts;
-    t->parts_room = room;
+    if (to_write && t->written && t->written->file != m->file)
+        return report_error(EXDEV,
+                            "the transaction has written to %s, and a commit is of one file, so it "
+                            "cannot write to %s too: keep in one file what has to change together, "
+                            "or commit this transaction and begin another one",
+                            t->written->file->pairing.path, m->file->pairing.path);
+    for (unsigned i = 0; i < t->nmappings; i++)
+        if (t->mappings[i] == m)
+            return 0;
+    if (t->nmappings == t->mappings_room) {
+        const unsigned room = 2 * t->nmappings + 2;
+        struct mapping **mappings = realloc(t->mappings, room * sizeof(struct mapping *));
+        if (!mappings)
+            return report_error(ENOMEM, "no memory for a transaction over %u mappings", room);
+        t->mappings = mappings;
+        t->mappings_room = room;
+    }
+    again_let_first(t, m->file);
+    count_open(m, 1);
+    t->mappings[t->nmappings++] = m;
     return 0;
 }
 
-const struct part *claim_first_written(const struct tx *t)
-{
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].written)
-            return &t->parts[i];
-    return NULL;
-}
-
-struct part *claim_part(struct tx *t, struct mapping *m, bool to_write)
-{
-    struct part *part = NULL;
-    for (unsigned i = 0; i < t->nparts && !part; i++)
-        part = t->parts[i].mapping == m ? &t->parts[i] : NULL;
-    if (part && part->written)
-        return part;
-    const struct part *written = to_write ? claim_first_written(t) : NULL;
-    if (written && written->mapping->file != m->file)
-        return report_null(EXDEV,
-                           "the transaction has written to %s, and a commit is of one file, so it "
-                           "cannot write to %s too: keep in one file what has to change together, "
-                           "or commit this transaction and begin another one",
-                           written->mapping->file->pairing.path, m->file->pairing.path);
-    if (part)
-        return part;
-    if (claim_make_room_for_parts(t, 1) < 0)
-        return NULL;
-    again_let_first(t, m->file);
-    count_open(m, 1);
-    t->parts[t->nparts] = (struct part){.mapping = m};
-    return &t->parts[t->nparts++];
-}
-
-void claim_drop_parts(struct tx *t, unsigned n)
+void claim_drop_mappings(struct tx *t, unsigned n)
 {
     /* A release, so that all that was done through the mapping comes before the count. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    while (t->nparts > n)
-        count_open(t->parts[--t->nparts].mapping, UINT64_MAX);
+    while (t->nmappings > n)
+        count_open(t->mappings[--t->nmappings], UINT64_MAX);
 }
 
 /* ---- pages ---- */

@@ -10,28 +10,19 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 
-/* ---- mappings: one part each ---- */
+/* ---- mappings ---- */
 
-/* Returns the part of a mapping, which is made if necessary: the mapping cannot be unmapped from then on. NULL with ENOMEM; or, if
+/* Adds a mapping, unless the transaction has it: it cannot be unmapped from then on. Returns 0; -1 with ENOMEM; or, if
  * `to_write`, with EXDEV: the transaction has written to another file. */
-struct part *claim_part(struct tx *t, struct mapping *m, bool to_write);
+int claim_mapping(struct tx *t, struct mapping *m, bool to_write);
 
-/* Makes room for `more` parts. Returns 0; -1 with ENOMEM. */
-int claim_make_room_for_parts(struct tx *t, unsigned more);
+/* Removes the mappings from the n-th on, since the call for which they were added has failed. */
+void claim_drop_mappings(struct tx *t, unsigned n);
 
-/* Returns a part that the transaction has written to; NULL if it has only read. */
-const struct part *claim_first_written(const struct tx *t);
-
-/* Removes the parts from the n-th on, since the call for which they were made has failed. */
-void claim_drop_parts(struct tx *t, unsigned n);
-
-/* Returns the part that speaks for a file, if it changes the file's size; else NULL. */
-static inline const struct part *claim_sizing(const struct tx *t, const struct file *f)
+/* Returns true if the transaction changes the file's size. */
+static inline bool claim_sizing(const struct tx *t, const struct file *f)
 {
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].sized && t->parts[i].mapping->file == f)
-            return &t->parts[i];
-    return NULL;
+    return t->sized && t->written->file == f;
 }
 
 /* ---- pages ---- */

@@ -31,17 +31,17 @@ static int get_ready(struct mapping *m, const struct staging_write *writes, unsi
     int r;
     do {
         uint64_t before = t->set.n;
-        r = claim_part(t, m, true) ? 0 : -1;
+        r = claim_mapping(t, m, true);
         for (unsigned i = 0; i < count && r == 0; i++)
             r = staging_ready(t, &writes[i], flags & ATO_EAGER);
         if (r == 0) {
-            t->parts[0].written = true;
-            t->parts[0].eager |= (flags & ATO_EAGER) != 0;
+            t->written = m;
+            t->eager |= (flags & ATO_EAGER) != 0;
             return 0;
         }
         page_set_release_from(&t->set, before);
         if (!before)
-            claim_drop_parts(t, 0);
+            claim_drop_mappings(t, 0);
         if (r > 0) {
             const uint64_t blocked = t->blocked; /* others write it when the lock is free */
             pthread_mutex_unlock(&m->epoch_lock);

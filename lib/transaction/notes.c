@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/notes.h"
 
+#include "lib/commit/commit.h"
 #include "lib/file/clock.h"
 #include "lib/file/under_way.h"
 #include "lib/page/page_set.h"
@@ -56,9 +57,8 @@ static int make_room(struct notes *n)
     return 0;
 }
 
-/* Inline: it takes no longer than a call. */
-static inline __attribute__((always_inline)) int
-add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end, uint64_t version)
+int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end,
+              uint64_t version)
 {
     struct notes *n = &t->notes;
     const uint32_t content = page_content(version);
@@ -83,11 +83,6 @@ add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end, uint
     return 0;
 }
 
-int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t end, uint64_t version)
-{
-    return add(t, f, shared_held(&f->shared, page), end, version);
-}
-
 int notes_add_size(struct tx *t, struct mapping *m)
 {
     struct file *f = m->file;
@@ -97,7 +92,7 @@ int notes_add_size(struct tx *t, struct mapping *m)
     if (f->reader)
         return notes_refuse_reader(f);
     const uint64_t version = read_steady_version(f, sizing);
-    return version && claim_part(t, m, false) ? add(t, f, sizing, 0, version) : -1;
+    return version && claim_mapping(t, m, false) == 0 ? notes_add(t, f, sizing, 0, version) : -1;
 }
 
 int notes_refuse_reader(const struct file *f)
@@ -143,37 +138,28 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return a ^ a >> 29;
 }
 
-/* Sums up how many commits there were to the file, of all processes (under_way.h). Returns 0 if one is under
- * way. */
-static uint64_t moment_of(const struct file *f, uint64_t sum)
-{
-    const struct shared *shared = &f->shared;
-    const unsigned slots = under_way_slots(shared);
-    for (unsigned slot = 0; slot < slots; slot++) {
-        const uint32_t holder = shared_given_to(shared, slot);
-        if (!holder)
-            continue;
-        sum = mix(sum, holder);
-        const unsigned threads = under_way_threads(shared, slot);
-        for (unsigned thread = 0; thread < threads; thread++) {
-            const uint64_t commits = under_way_look(shared, slot, thread);
-            if (commits & UNDER_WAY_NOW)
-                return 0;
-            sum = mix(sum, commits);
-        }
-    }
-    return sum;
-}
-
 /* Returns a number that is the same as long as nobody has begun a commit to one of the transaction's files since it
- * was the same; 0: unknown. */
+ * was the same: it sums up how many commits there were, of all processes (under_way.h). 0: unknown, since one is under way. */
 static uint64_t moment(const struct tx *t)
 {
     uint64_t sum = 1;
     if (t->notes.n < WORTH_A_MOMENT)
         return 0;
-    for (unsigned i = 0; i < t->nparts && sum; i++)
-        sum = moment_of(t->parts[i].mapping->file, sum);
+    for (unsigned i = 0; i < t->nmappings; i++) {
+        const struct shared *shared = &t->mappings[i]->file->shared;
+        const unsigned slots = under_way_slots(shared);
+        for (unsigned slot = 0; slot < slots; slot++) {
+            const uint32_t holder = shared_given_to(shared, slot);
+            const unsigned threads = holder ? under_way_threads(shared, slot) : 0;
+            sum = mix(sum, holder);
+            for (unsigned thread = 0; thread < threads; thread++) {
+                const uint64_t commits = under_way_look(shared, slot, thread);
+                if (commits & UNDER_WAY_NOW)
+                    return 0;
+                sum = mix(sum, commits);
+            }
+        }
+    }
     return sum;
 }
 
@@ -235,13 +221,12 @@ int notes_hold(struct tx *t)
 void notes_mark_commit(struct tx *t, bool begins)
 {
     const uint64_t flag = begins ? PAGE_SET_COMMITS : 0;
-    struct file *f = claim_first_written(t)->mapping->file;
+    struct file *f = t->written->file;
     if (begins)
         (void)under_way_begin(f);
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].sized)
-            __atomic_store_n(&t->parts[i].mapping->file->shared.header->sizing.tx,
-                             page_set_note(t->set.tag, 0) | flag, __ATOMIC_RELEASE);
+    if (t->sized)
+        __atomic_store_n(&f->shared.header->sizing.tx, page_set_note(t->set.tag, 0) | flag,
+                         __ATOMIC_RELEASE);
     for (uint64_t i = 0; i < t->set.n; i++)
         __atomic_store_n(&t->set.pages[i].state->tx, page_set_note(t->set.tag, i) | flag,
                          __ATOMIC_RELEASE);
@@ -292,8 +277,12 @@ int notes_hold_for_commit(struct tx *t)
         }
         if (page_content(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
             return has_changed(t, at->file);
+        if (!is_cut(t, at))
+            continue;
+        /* The transaction that cuts the page off may be waiting for a lane. */
+        commit_unprepare(&t->set);
         const struct patience patience = claim_patience(t);
-        if (is_cut(t, at) && (reservation_wait_for_size(at->file, &patience) < 0 || is_cut(t, at)))
+        if (reservation_wait_for_size(at->file, &patience) < 0 || is_cut(t, at))
             return has_changed(t, at->file);
     }
     return 0;

@@ -30,11 +30,12 @@
 
 #include "lib/page/handle.h"
 
-/* Notes a page that was read, up to byte `end` of the file, when it had `version`. Returns 0; -1 with EAGAIN: it was read before
- * with another content; E2BIG, ENOMEM. */
-int notes_add(struct tx *t, struct file *f, uint64_t page, uint64_t end, uint64_t version);
+/* Notes a page that was read, up to byte `end` of the file, when it had `version`; or, if `end` is 0, the size. Returns 0; -1 with
+ * EAGAIN: it was read before with another content; E2BIG, ENOMEM. */
+int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t end,
+              uint64_t version);
 
-/* Notes the size of m's file, which the caller reads after that, and adds a part for the mapping. Does nothing if the transaction
+/* Notes the size of m's file, which the caller reads after that, and adds the mapping. Does nothing if the transaction
  * changes the size itself, or is READ_COMMITTED. Returns 0; -1: as notes_add(), EACCES, or the size cannot be read. */
 int notes_add_size(struct tx *t, struct mapping *m);
 

@@ -53,10 +53,9 @@ static int refresh_size(struct file *f)
                         (unsigned long long)f->limit);
 }
 
-/* Reserves `sizing`, for a change to `size`. `part` is the one that speaks for its file. */
-static int begin(struct tx *t, struct part *part, uint64_t size)
+/* Reserves `sizing`, for a change to `size`. */
+static int begin(struct tx *t, struct file *f, uint64_t size)
 {
-    struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
     struct patience patience = claim_patience(t);
     if (claim_waited(t, reservation_take(f, s, &patience)) < 0)
@@ -66,17 +65,16 @@ static int begin(struct tx *t, struct part *part, uint64_t size)
      * Then cut off what an earlier growth or shrink has left beyond the end. */
     if (file_check(f) < 0 || notes_hold(t) < 0 || refresh_size(f) < 0 ||
         on_media(f, growth_end, size) < 0) {
-        resize_end(part);
+        resize_end(t, f);
         return -1;
     }
-    part->sized = true;
-    part->size = part->low = f->pairing.size;
+    t->sized = true;
+    t->size = t->low = f->pairing.size;
     return 0;
 }
 
-void resize_end(struct part *part)
+void resize_end(struct tx *t, struct file *f)
 {
-    struct file *f = part->mapping->file;
     struct page_state *s = &f->shared.header->sizing;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
@@ -88,24 +86,10 @@ void resize_end(struct part *part)
         (void)on_media(f, growth_end, 0);
     __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
     page_release(s);
-    part->sized = part->resizes = false;
+    t->sized = t->resizes = false;
 }
 
 /* ---- shorter ---- */
-
-/* Forgets what the transaction wrote beyond the new end. */
-static void forget_behind(struct tx *t, struct file *f, uint64_t size)
-{
-    for (uint64_t i = 0; i < t->set.n; i++) {
-        struct held_page *at = &t->set.pages[i];
-        if (at->file != f)
-            continue;
-        uint64_t stays = bitmap_within(at->page, size);
-        if (at->pending & ~stays)
-            t->set.forgotten = &f->persist; /* W4 */
-        at->pending &= stays;
-    }
-}
 
 /* Keeps all others from the pages of the file from `first` on, by `cut`, and waits for those who hold one before `end`. Returns
  * 0; -1 with EIO, or an error of reservation_wait(): `cut` is as it was. */
@@ -131,31 +115,30 @@ static int keep_out(const struct tx *t, struct file *f, uint64_t first, uint64_t
     return -1;
 }
 
-static int check_guard(struct file *f, uint64_t size)
+static int shrink(struct tx *t, uint64_t size)
 {
-    struct manifest_guard guard = guard_of(f);
-    if (!guard.bytes || guard.offset + guard.bytes <= size)
-        return 0;
-    return report_error(EINVAL,
-                        "%s has guarded bytes, %u at %llu, and cannot be made %llu bytes long: "
-                        "remove the guard first",
-                        f->pairing.path, guard.bytes, (unsigned long long)guard.offset,
-                        (unsigned long long)size);
-}
-
-static int shrink(struct tx *t, struct part *part, uint64_t size)
-{
-    struct file *f = part->mapping->file;
+    struct file *f = t->written->file;
     const uint64_t last = size / PAGE_BYTES;
-    if (check_guard(f, size) < 0)
-        return -1;
+    const struct manifest_guard guard = guard_of(f);
+    if (guard.bytes && guard.offset + guard.bytes > size)
+        return report_error(EINVAL,
+                            "%s has guarded bytes, %u at %llu, and cannot be made %llu bytes long: "
+                            "remove the guard first",
+                            f->pairing.path, guard.bytes, (unsigned long long)guard.offset,
+                            (unsigned long long)size);
     /* The last page keeps its bytes up to the end, so it is held. All others are kept from the pages behind it. */
-    if (size < part->low &&
+    if (size < t->low &&
         ((size % PAGE_BYTES && claim_range(t, f, last, last) < 0) ||
-         claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(part->low))) < 0))
+         claim_waited(t, keep_out(t, f, layout_pages(size), layout_pages(t->low))) < 0))
         return -1;
-    part->low = lesser(size, part->low);
-    forget_behind(t, f, size);
+    t->low = lesser(size, t->low);
+    /* What the transaction wrote beyond the new end is forgotten. */
+    for (struct held_page *at = t->set.pages; at < t->set.pages + t->set.n; at++) {
+        const uint64_t stays = at->file == f ? bitmap_within(at->page, size) : UINT64_MAX;
+        if (at->pending & ~stays)
+            t->set.forgotten = &f->persist; /* W4 */
+        at->pending &= stays;
+    }
     return 0;
 }
 
@@ -182,31 +165,16 @@ static int clear_behind(struct file *f, uint64_t to)
     return 0;
 }
 
-/* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
- * mapped. Returns 0; -1: errors of ato_ftruncate(), and the file is as it was. */
-static int lengthen(struct tx *t, struct file *f, uint64_t size)
-{
-    const uint64_t last = f->pairing.size / PAGE_BYTES;
-    /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
-    if (!f->growing && f->pairing.size % PAGE_BYTES &&
-        (claim_range(t, f, last, last) < 0 || space_make(f, last, PAGE_O_ALLOCATED) < 0))
-        return -1;
-    if (clear_behind(f, size) < 0 || on_media(f, growth_prepare, size) < 0)
-        return -1;
-    f->growing = size;
-    return 0;
-}
-
 /* Writes zeros from the transaction's end to its new end, as far as there may be anything else: in what it cut off, in what the
  * file had before it was made shorter, and in the last page, whose end any process can store to. Elsewhere nothing is written
  * and no space is taken: a file may grow on a full disk. */
-static int write_zeros(struct tx *t, struct part *part, uint64_t size)
+static int write_zeros(struct tx *t, uint64_t size)
 {
-    struct file *f = part->mapping->file;
+    struct file *f = t->written->file;
     const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
     struct space_words words = {.end = layout_pages(end)};
-    for (uint64_t at = part->size; at < end;) {
+    for (uint64_t at = t->size; at < end;) {
         uint64_t page = at / PAGE_BYTES;
         if (at % PAGE_BYTES == 0 && space_skip_zeros(f, &page, layout_pages(end), &words) < 0)
             return -1;
@@ -215,7 +183,7 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
         if (at >= end)
             break;
         const uint64_t n = lesser(PAGE_BYTES - at % PAGE_BYTES, end - at);
-        const struct staging_write w = {.to = {part->mapping, at}, .n = n, .bytes = zeros};
+        const struct staging_write w = {.to = {t->written, at}, .n = n, .bytes = zeros};
         if (staging_ready(t, &w, false) < 0)
             return -1;
         staging_put(t, &w, ATO_SKIP_EQUAL);
@@ -224,19 +192,30 @@ static int write_zeros(struct tx *t, struct part *part, uint64_t size)
     return 0;
 }
 
-static int grow(struct tx *t, struct part *part, uint64_t size)
+static int grow(struct tx *t, uint64_t size)
 {
-    struct file *f = part->mapping->file;
+    struct file *f = t->written->file;
     if (size > f->limit)
         return report_error(ENOSPC,
                             "%s is mapped with a max_size of %llu bytes, and cannot grow to %llu: "
                             "map it with a larger max_size",
                             f->pairing.path, (unsigned long long)f->limit,
                             (unsigned long long)size);
-    if (views_reach(f, size) < 0 ||
-        (size > f->pairing.size && size > f->growing && lengthen(t, f, size) < 0))
+    if (views_reach(f, size) < 0)
         return -1;
-    return write_zeros(t, part, size);
+    /* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
+     * mapped. */
+    if (size > f->pairing.size && size > f->growing) {
+        const uint64_t last = f->pairing.size / PAGE_BYTES;
+        /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
+        if (!f->growing && f->pairing.size % PAGE_BYTES &&
+            (claim_range(t, f, last, last) < 0 || space_make(f, last, PAGE_O_ALLOCATED) < 0))
+            return -1;
+        if (clear_behind(f, size) < 0 || on_media(f, growth_prepare, size) < 0)
+            return -1;
+        f->growing = size;
+    }
+    return write_zeros(t, size);
 }
 
 /* ---- both ---- */
@@ -246,41 +225,35 @@ int resize(struct tx *t, struct mapping *m, off_t to)
     const uint64_t size = (uint64_t)to, before = t->set.n;
     if (to < 0)
         return report_error(EINVAL, "%lld bytes is not a valid size", (long long)to);
-    struct part *own = claim_part(t, m, true), *part = t->parts;
-    if (!own)
+    if (claim_mapping(t, m, true) < 0)
         return -1;
-    while (part->mapping->file != m->file) /* becomes the one that speaks for the file */
-        part++;
     queue_drain(t); /* queued writes may lie beyond the new end */
-    const bool begun = part->sized;
-    if (!begun && begin(t, part, size) < 0)
+    struct mapping *written = t->written;
+    const bool begun = t->sized;
+    if (!begun && begin(t, m->file, size) < 0)
         return -1;
     const uint64_t growing = m->file->growing; /* `sizing` is held: no other thread changes this */
     int r = 0;
-    if (size < part->size)
-        r = shrink(t, part, size);
-    else if (size > part->size)
-        r = grow(t, part, size);
+    t->written = m;
+    if (size < t->size)
+        r = shrink(t, size);
+    else if (size > t->size)
+        r = grow(t, size);
     if (r < 0) {
         page_set_release_from(&t->set, before);
         m->file->growing = growing;
+        t->written = written;
         if (!begun)
-            resize_end(part);
+            resize_end(t, m->file);
         return -1;
     }
     file_note_written(m->file);
-    own->written = true;
-    part->size = size;
-    part->resizes = size != m->file->pairing.size;
+    t->size = size;
+    t->resizes = size != m->file->pairing.size;
     return 0;
 }
 
 int resize_announce(const struct tx *t)
 {
-    for (unsigned i = 0; i < t->nparts; i++) {
-        const struct part *part = &t->parts[i];
-        if (part->resizes && on_media(part->mapping->file, shrink_announce, part->size) < 0)
-            return -1;
-    }
-    return 0;
+    return t->resizes ? on_media(t->written->file, shrink_announce, t->size) : 0;
 }

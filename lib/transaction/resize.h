@@ -30,14 +30,14 @@
 #include "lib/page/handle.h"
 #include "lib/page/page_set.h"
 
-/* Changes the size of m's file to `to` bytes for the transaction, and adds a part for the mapping. Returns 0; -1: errors of
- * ato_tx_ftruncate(), and the transaction is as it was, except for the part. */
+/* Changes the size of m's file to `to` bytes for the transaction, and adds the mapping. Returns 0; -1: errors of
+ * ato_tx_ftruncate(), and the transaction is as it was, except for the mapping. */
 int resize(struct tx *t, struct mapping *m, off_t to);
 
-/* Called before the commit: S1 for each file that gets shorter. Returns 0; -1 with EIO. */
+/* Called before the commit: S1 if the file gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);
 
-/* Gives `sizing` back, because the transaction ends, or because the call that made the part has failed. */
-void resize_end(struct part *part);
+/* Gives `sizing` back, because the transaction ends, or because its first change of the size has failed. */
+void resize_end(struct tx *t, struct file *f);
 
 #endif

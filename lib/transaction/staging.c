@@ -10,6 +10,7 @@
 #include "lib/read/reader.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -37,26 +38,12 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         if (r == 0 && !claim_find(t, m->file, page))
-            r = notes_add(t, m->file, page, page * PAGE_BYTES + begin + bytes, *version);
+            r = notes_add(t, m->file, shared_held(&m->file->shared, page),
+                          page * PAGE_BYTES + begin + bytes, *version);
         version++;
     }
     read_versions_free(&v);
     return r == 0 ? notes_hold(t) : r;
-}
-
-/* Puts what the transaction has written over it. */
-static void put_own(struct tx *t, struct file *f, uint64_t offset, char *dst, uint64_t n)
-{
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        const struct held_page *at = claim_find(t, f, page);
-        if (at) {
-            queue_drain(t);
-            copy_gather_range(f->persist.kernel, dst, at->homes.o, at->homes.r,
-                              at->state->bitmap ^ at->pending, (unsigned)begin, (unsigned)bytes);
-        }
-        dst += bytes;
-    }
 }
 
 /* Holds what must not be read as it is committed: beyond the end that the file has for others, nobody else has anything; and a
@@ -86,7 +73,17 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
         (held == offset && check_end(t, f, offset + n) < 0) ||
         (held > offset && read_others(t, m, offset, dst, held - offset) < 0))
         return -1;
-    put_own(t, f, offset, dst, n);
+    /* What the transaction has written goes over it. */
+    FOR_EACH_PAGE(page, begin, bytes, offset, n)
+    {
+        const struct held_page *at = claim_find(t, f, page);
+        if (at) {
+            queue_drain(t);
+            copy_gather_range(f->persist.kernel, dst, at->homes.o, at->homes.r,
+                              at->state->bitmap ^ at->pending, (unsigned)begin, (unsigned)bytes);
+        }
+        dst += bytes;
+    }
     if (file_check(f) < 0) /* after the copy (fault.h) */
         return -1;
     return held < offset + n ? notes_hold(t) : 0;
@@ -138,38 +135,33 @@ static int write_memory(struct tx *t, const struct staging_write *w, unsigned fl
     return 0;
 }
 
-/* Copies from mapping to mapping: a read and a write. */
-static int write_copy(struct tx *t, const struct staging_write *w, unsigned flags)
-{
-    char *copy = range_copy_buffer(w->n);
-    if (!copy)
-        return -1;
-    const struct staging_write plain = {.to = w->to, .n = w->n, .bytes = copy};
-    int r = staging_read(t, w->from.m, w->from.offset, copy, w->n);
-    if (r == 0)
-        r = staging_write(t, &plain, flags);
-    free(copy);
-    return r;
-}
-
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
 {
     struct mapping *m = w->to.m;
-    struct part *part = claim_part(t, m, true);
+    struct staging_write plain = *w;
+    char *copy HEAP = NULL;
     flags = write_flags(m, flags);
-    if (!part || (w->from.m ? write_copy(t, w, flags) : write_memory(t, w, flags)) < 0)
+    if (claim_mapping(t, m, true) < 0)
         return -1;
-    part->written = true;
-    part->eager |= (flags & ATO_EAGER) != 0;
+    if (w->from.m) { /* from mapping to mapping: a read and a write */
+        plain.bytes = copy = range_copy_buffer(w->n);
+        if (!copy || staging_read(t, w->from.m, w->from.offset, copy, w->n) < 0)
+            return -1;
+    }
+    if (write_memory(t, &plain, flags) < 0)
+        return -1;
+    t->written = m;
+    t->eager |= (flags & ATO_EAGER) != 0;
     return 0;
 }
 
 /* ---- before the commit ---- */
 
+/* By address: so the pages of each file are together, and in order. */
 static int by_order(const void *a, const void *b)
 {
     const struct held_page *x = a, *y = b;
-    return page_set_order(x->file, x->page, y->file, y->page);
+    return (x->homes.o > y->homes.o) - (x->homes.o < y->homes.o);
 }
 
 int staging_flush(struct tx *t)

@@ -26,7 +26,7 @@ struct staging_write {
     bool repeats; /* `bytes` is a page of one repeated byte */
 };
 
-/* Writes, and adds a part for the mapping. flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
+/* Writes, and adds the mapping. flags: ATO_EAGER, ATO_SKIP_EQUAL. Returns 0; -1: errors of ato_tx_memcpy(). */
 int staging_write(struct tx *t, const struct staging_write *w, unsigned flags);
 
 /* The common case: n bytes from memory, to a page that is not reserved yet, or is the transaction's. `sizing`: the transaction

@@ -17,23 +17,23 @@
 static int make_ready(struct tx *t)
 {
     queue_drain(t);
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (file_check(t->parts[i].mapping->file) < 0)
+    for (unsigned i = 0; i < t->nmappings; i++)
+        if (file_check(t->mappings[i]->file) < 0)
             return -1;
     return staging_flush(t) < 0 ? -1 : resize_announce(t);
 }
 
 /* Commits what the transaction has written, if nobody has changed what it has read. */
-static int commit(struct tx *t, const struct part *written)
+static int commit(struct tx *t)
 {
-    struct commit flip = {.set = &t->set, .m = written->mapping};
+    const struct commit flip = {
+        .set = &t->set, .m = t->written, .resizes = t->resizes, .size = t->size};
     const bool checks = !notes_are_of_held(t);
     /* Where a flush takes long: others wait while the pages say that they are being committed. */
     const bool flushes = flip.m->file->persist.domain == PERSIST_MSYNC;
-    /* With SKIP_EQUAL the number of pages that flip is not known yet. So few as here fit in any lane. */
-    if (!queue_is_empty(t) && t->nparts == 1 && t->set.n <= QUEUE_WRITES &&
-        !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
-        commit_prepare(flip.m, &t->set, t->set.n) < 0)
+    /* With SKIP_EQUAL the number of pages that flip is not known yet. */
+    if (!queue_is_empty(t) && t->nmappings == 1 && !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
+        commit_prepare(flip.m, &t->set, t->set.n + t->resizes) < 0)
         return -1;
     if (flushes && make_ready(t) < 0)
         return -1;
@@ -43,9 +43,6 @@ static int commit(struct tx *t, const struct part *written)
     int r = checks ? notes_hold_for_commit(t) : 0;
     if (r == 0 && !flushes)
         r = make_ready(t);
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].resizes)
-            flip.resizes = &t->parts[i];
     if (r == 0)
         r = commit_run(&flip);
     if (checks)
@@ -53,24 +50,14 @@ static int commit(struct tx *t, const struct part *written)
     return r;
 }
 
-/* Deploys what the eager policy asks for. What was not written eagerly may lack space, and stays where it is. */
-static void bring_home(struct tx *t)
-{
-    /* If the medium fails, pages may still have pending masks, which the next call would use. */
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].eager && deploy_committed(t->parts[i].mapping, &t->set) < 0 &&
-            file_is_poisoned(t->parts[i].mapping->file))
-            return;
-}
-
 int tx_make_durable(struct tx *t)
 {
-    const struct part *written = claim_first_written(t);
-    /* All that it has read was valid at its last read. */
-    const int r = written ? commit(t, written) : make_ready(t);
+    /* If it has only read: all that was valid at its last read. */
+    const int r = t->written ? commit(t) : make_ready(t);
     commit_unprepare(&t->set);
-    if (r == 0)
-        bring_home(t);
+    /* What was not written eagerly may lack space, and stays where it is. */
+    if (r == 0 && t->eager)
+        (void)deploy_committed(t->written->file, &t->set);
     return r;
 }
 
@@ -85,16 +72,17 @@ void tx_empty(struct tx *t)
     queue_forget(t);
     if (t->notes.n)
         notes_drop(&t->notes);
-    for (unsigned i = 0; i < t->nparts; i++)
-        if (t->parts[i].sized)
-            resize_end(&t->parts[i]);
+    if (t->sized)
+        resize_end(t, t->written->file);
     page_set_release_from(h, 0);
     if (__builtin_expect(h->room > MUCH, 0)) {
         free(h->pages);
         h->pages = h->small;
         h->room = PAGE_SET_SMALL;
     }
-    claim_drop_parts(t, 0);
+    claim_drop_mappings(t, 0);
+    t->written = NULL;
+    t->eager = false;
 }
 
 void tx_unmake(struct tx *t)

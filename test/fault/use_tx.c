@@ -8,7 +8,7 @@ unsigned use_tx_kept(void)
     const struct tx *t;
     unsigned blocks = 0;
     for (unsigned i = 1; i < PAGE_TX_PLACES && (t = handle_places[i]); i++)
-        blocks += 1 + (t->set.pages != t->set.small) + !!t->parts + !!t->notes.each +
+        blocks += 1 + (t->set.pages != t->set.small) + !!t->mappings + !!t->notes.each +
                   !!t->notes.index + !!t->queue;
     return blocks;
 }

@@ -208,6 +208,17 @@ TEST_P(TxOneFile, WritevIsRefusedAndWritesToNeither)
     expect_free(b);
 }
 
+// That is told before the call waits for a page, which it may do in vain.
+TEST_P(TxOneFile, WritevIsRefusedAlsoWhereAPageIsHeld)
+{
+    const ato_iovec v[] = {{a.at(10), "x", 1}, {b.at(10), "x", 1}};
+    ato_tx *t = begin();
+    ASSERT_TRUE(write(t, b, 10, {1})) << ato_errormsg();
+    EXPECT_TRUE(refused(ato_writev(v, 2, 0) < 0));
+    ASSERT_EQ(ato_tx_abort(t), 0) << ato_errormsg();
+    expect_models();
+}
+
 // A source is not written to.
 TEST_P(TxOneFile, CallsThatCopyFromOneFileToTheOtherAreNotRefused)
 {

@@ -77,9 +77,9 @@ TEST_F(TxPlaces, ChildDoesNotFreeTheMemoryOfAnotherThreadsTransaction)
         char moved[1] = {};
         ato_tx *t = ato_tx_begin(0);
         ASSERT_NE(ato_tx_memcpy(t, m.base, "x", 1, 0), nullptr) << ato_errormsg();
-        void *parts = use_tx_parts(t, moved);
+        void *had = use_tx_mappings(t, moved);
         std::thread([] { EXPECT_EQ(in_child([] { return 0; }), 0); }).join();
-        use_tx_parts(t, parts);
+        use_tx_mappings(t, had);
         EXPECT_EQ(ato_tx_commit(t), 0) << ato_errormsg();
     }).join();
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -295,6 +296,38 @@ TEST_P(TxSize, WaiterUsesTheSizeAfterItsWait)
     expect_others();
     ASSERT_EQ(ato_ftruncate(m->base, SIZE), 0) << ato_errormsg();
     model.resize(SIZE, 0);
+    expect_others();
+}
+
+// Those that wait for the size keep no lane, which the commit of the size needs.
+TEST_P(TxSize, WaitersAtTheirCommitLeaveTheLanesToTheOneThatTheyWaitFor)
+{
+    constexpr size_t WAITERS = 6;
+    begin();
+    ASSERT_EQ(resize(15 * PAGE), 0);
+    put(0, pattern(2 * PAGE, 2));
+    std::vector<std::thread> waiters;
+    for (size_t i = 0; i < WAITERS; i++)
+        waiters.emplace_back([&, i] {
+            ato_tx_options o = {};
+            o.struct_size = sizeof(o);
+            o.wait_ms = 20000;
+            char byte;
+            ato_tx *u = ato_tx_begin_opt(&o);
+            EXPECT_NE(ato_tx_memcpy(u, &byte, m->base + 17 * PAGE, 1, 0), nullptr);
+            for (size_t k = 0; k < 2; k++)
+                EXPECT_NE(ato_tx_memcpy(u, m->base + (2 + 2 * i + k) * PAGE, "x", 1, 0), nullptr)
+                    << ato_errormsg();
+            EXPECT_EQ(ato_tx_commit(u), -1);
+            EXPECT_EQ(errno, EAGAIN) << ato_errormsg();
+            EXPECT_EQ(ato_tx_abort(u), 0);
+        });
+    usleep(50000);
+    const auto began = std::chrono::steady_clock::now();
+    commit();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+    for (std::thread &waiter : waiters)
+        waiter.join();
     expect_others();
 }
 

@@ -18,10 +18,10 @@ uint8_t use_tx_flags(const void *base, uint64_t page)
     return s ? s->flags & (PAGE_O_ALLOCATED | PAGE_R_ALLOCATED) : 0;
 }
 
-void *use_tx_parts(const void *tx, void *parts)
+void *use_tx_mappings(const void *tx, void *mappings)
 {
     struct tx *t = handle_places[(uintptr_t)tx & (PAGE_TX_PLACES - 1)];
-    void *had = t->parts;
-    t->parts = parts;
+    void *had = t->mappings;
+    t->mappings = mappings;
     return had;
 }

@@ -15,7 +15,7 @@ unsigned use_tx_places(void); /* open, or kept for later ones */
 uint8_t use_tx_flags(const void *base, uint64_t page);
 
 /* Gives an open transaction other memory for its mappings, as at a moment when its thread changes it. Returns what it had. */
-void *use_tx_parts(const void *tx, void *parts);
+void *use_tx_mappings(const void *tx, void *mappings);
 
 #ifdef __cplusplus
 }
