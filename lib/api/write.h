@@ -5,7 +5,6 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/store.h"
-#include "lib/page/load.h"
 #include "lib/page/reservation.h"
 
 /* An eager write within one aligned word: the store of the word is the commit. Other programs see it wholly or not at all, and a

@@ -10,7 +10,7 @@
 #include "lib/file/page.h"
 #include "lib/file/place.h"
 #include "lib/file/space.h"
-#include "lib/page/load.h"
+#include "lib/page/reservation.h"
 #include "lib/page/page_set_reserve.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/heap.h"

@@ -22,7 +22,6 @@
 
 #include "lib/file/page.h"
 #include "lib/file/space.h"
-#include "lib/page/load.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"

@@ -30,7 +30,7 @@ static inline bool store_is_cold(const struct file *f, struct page_state *s, uns
         return false;
     uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);
     uint8_t now = clock ? clock : 1, then = s->written; /* 0: never written */
-    /* Atomic: sleepers read the whole word (load.c). */
+    /* Atomic: sleepers read the whole word (reservation.c). */
     __atomic_store_n(&s->written, now, __ATOMIC_RELAXED);
     return n >= PERSIST_COLD_BYTES && then && (uint8_t)(now - then) > CACHED_TICKS;
 }

@@ -56,7 +56,7 @@ struct tx {
     uint64_t max_pages;
     uint64_t blocked; /* an epoch's: the page that its last call did not wait for (claim.h) */
     struct page_set set;
-    /* Writes that are not stored yet (queue.h). The memory is kept for the next transaction; may be NULL. */
+    /* Writes that are not stored yet (staging.h). The memory is kept for the next transaction; may be NULL. */
     struct queue *queue;
     struct notes notes; /* what it has read */
     /* The mappings that it uses, in the order of the first calls on them. The memory is kept for the next transaction. */

@@ -3,7 +3,6 @@
 #ifndef ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 #define ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 
-#include "lib/page/load.h"
 #include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reservations of pages.
+ * Reservations of pages; and how the state of a page that is reserved is loaded, at its first touch.
  *
  * A plain operation reserves several pages in ascending order of (file id, page), so plain operations cannot
  * deadlock with each other. Transactions reserve in any order. So a transaction waits for a moment only, and is
@@ -111,5 +111,22 @@ int reservation_look_after(struct file *f, const struct page_state *s, uint32_t 
 /* Withdraws `cut`. The caller holds `sizing`; its shrink is over, or it makes none. Then a program other than the library
  * has stored `cut` (shared.h), and all users would wait forever. */
 void reservation_end_shrink(struct file *f);
+
+/* ---- first touch: page states are loaded ---- */
+
+/* Loads the page's bitmap from the media and makes O readable, if that was not done yet. The caller holds the page.
+ * Returns 0; -1 with ENOSPC or EIO: nothing changed. */
+int load_page_slow(struct file *f, uint64_t page, struct page_state *s);
+
+static inline int load_page(struct file *f, uint64_t page, struct page_state *s)
+{
+    if (__builtin_expect(__atomic_load_n(&s->version, __ATOMIC_RELAXED) != 0, 1))
+        return 0;
+    return load_page_slow(f, page, s);
+}
+
+/* Returns the page's state, loaded, for a reader; reserves the page for that if necessary. NULL with ENOSPC, EIO,
+ * EFAULT, or an error of reservation_await(). */
+struct page_state *load_look(struct file *f, uint64_t page);
 
 #endif

@@ -41,7 +41,6 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/file/place.h"
-#include "lib/page/load.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"

@@ -11,7 +11,6 @@
 #include "lib/read/guard.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
-#include "lib/transaction/queue.h"
 #include "lib/transaction/staging.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"

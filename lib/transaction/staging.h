@@ -6,8 +6,6 @@
  * says why that may fail), then allocates space, and only then stores. So if a call fails, no pending slice is overwritten, and
  * the transaction is as it was when its caller has given back the pages and notes that it made.
  *
- * claim.h has the pages, queue.h the short writes that are not stored yet.
- *
  * Offsets and lengths lie within the file, by its size as the transaction sees it.
  */
 #ifndef ATO_LIB_TRANSACTION_STAGING_H
@@ -15,7 +13,48 @@
 
 #include "lib/read/range.h"
 #include "lib/transaction/claim.h"
-#include "lib/transaction/queue.h"
+
+/* ---- the queue ---- */
+
+/*
+ * Short writes of a transaction that are not stored yet.
+ *
+ * They are stored when that becomes necessary, at the latest before the commit. The reason: a page is reserved by a
+ * locked instruction, which waits until all earlier stores have drained. For 32 pages, one after the other, that would
+ * take longer than the rest of their transaction.
+ */
+enum { QUEUE_WRITES = 256, QUEUE_BYTES = 32768 };
+
+/* Queued writes, to pages that the transaction has and that have space. */
+struct queue {
+    unsigned n, used; /* writes queued; bytes used of `bytes` */
+    struct queued {
+        uint32_t place; /* of the page, in the transaction's list */
+        uint32_t from;  /* offset in `bytes`; equal, modulo 64, to the offset in the page */
+        uint16_t begin, bytes;
+        uint8_t flags;
+        bool first; /* first write to its page: no slice there was pending or queued */
+    } writes[QUEUE_WRITES];
+    _Alignas(64) char bytes[QUEUE_BYTES];
+};
+
+static inline bool queue_is_empty(const struct tx *t)
+{
+    return !t->queue || !t->queue->n;
+}
+
+/* Queues a write of n bytes within a page of the transaction, which has space. flags: ATO_SKIP_EQUAL. `first`: nothing
+ * there is pending or queued. Returns false if there is no room. */
+bool queue_add(struct tx *t, const struct held_page *at, bool first, unsigned begin, unsigned n,
+               const char *bytes, unsigned flags);
+
+/* Stores the queued writes. */
+void queue_drain(struct tx *t);
+
+/* Forgets the queued writes. */
+void queue_forget(struct tx *t);
+
+/* ---- reads and writes ---- */
 
 /* A write of n bytes. */
 struct staging_write {

@@ -7,7 +7,6 @@
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/notes.h"
-#include "lib/transaction/queue.h"
 #include "lib/transaction/resize.h"
 #include "lib/transaction/staging.h"
 

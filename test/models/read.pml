@@ -2,7 +2,7 @@
 /*
  * Does every read return what the file held at one moment of its own time? Reading without a lock
  * (read.c, point 1 to 4) against writers and deployers (write.c, commit.c, deploy.c, page_set_reserve.c), first
- * touch (load.c).
+ * touch (reservation.c).
  *
  * Two pages. Page 0 has slices 0 and 1, page 1 has slice 2; at birth slice 0 is valid in R, the others
  * in O, nothing is loaded, and the invalid homes hold garbage. WRITERS threads do OPS operations each,

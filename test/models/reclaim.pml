@@ -2,7 +2,7 @@
 /*
  * Is a RefPage given back only if nothing needs it? A reclaimer, which deploys the page and gives its RefPage back
  * (deploy.c, reclaim.c, space.c), against a writer (write.c, store.c, commit.c),
- * a reader without a lock (read.c), first touch (load.c) and takeover (takeover.c).
+ * a reader without a lock (read.c), first touch (reservation.c) and takeover (takeover.c).
  *
  * One page with two slices. At birth slice 0 is valid in R; or the last process died when it had deployed it and its word was
  * visible, and not durable. Nothing is loaded. The writer writes slice 0, slice 1 after it has completed it from its valid home, or
