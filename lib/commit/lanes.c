@@ -56,20 +56,6 @@ static int map_area(struct file *f)
     return r;
 }
 
-static int take_small(struct file *f, struct taken_lane *lane)
-{
-    for (unsigned i = 0; !try_small(f, lane); i++) {
-        if ((i ? file_check(f) : map_area(f)) <
-            0) /* lanes with a commit in doubt never become free */
-            return -1;
-        if (i < PAGE_SPINS)
-            page_pause(i);
-        else
-            clock_nap(NAP_NS);
-    }
-    return 0;
-}
-
 /* ---- the long one ---- */
 
 static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
@@ -112,7 +98,18 @@ static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
 
 int lanes_take(struct file *f, uint64_t words, struct taken_lane *lane)
 {
-    return words <= LANE_SMALL_WORDS ? take_small(f, lane) : take_long(f, words, lane);
+    if (words > LANE_SMALL_WORDS)
+        return take_long(f, words, lane);
+    for (unsigned i = 0; !try_small(f, lane); i++) {
+        /* Lanes with a commit in doubt never become free. */
+        if ((i ? file_check(f) : map_area(f)) < 0)
+            return -1;
+        if (i < PAGE_SPINS)
+            page_pause(i);
+        else
+            clock_nap(NAP_NS);
+    }
+    return 0;
 }
 
 int lanes_step(struct file *f, int (*step)(struct lane_writer *w), struct lane_writer *w)

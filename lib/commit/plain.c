@@ -234,27 +234,18 @@ static uint64_t reflection_end(const struct file *f, uint64_t places)
                      : layout_reflection_bytes(LAYOUT_DENSE, file_size(f));
 }
 
-/* Chunks that are made clean at once: a sync after a hole may take as long as one of the file system's journal. */
-enum { CLEANED = 64 };
-
 int plain_give_back(struct file *f, struct plain_job *job)
 {
     const uint32_t format = file_format(f);
     const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f)),
                    chunks = (places + each - 1) / each, end = clock_ns() + TURN_MS * 1000000u;
-    uint64_t clean = 0; /* chunks below this are, from job->next on */
     if (places == UINT64_MAX)
         return -1;
     space_forget_all(f);
+    if (make_clean(f, 0, reflection_end(f, places)) < 0)
+        return -1;
     FOR_EACH_META(chunk, f->pairing.reflection, format, job->next, chunks)
     {
-        if (chunk >= clean) {
-            clean = chunk + CLEANED;
-            const uint64_t from = layout_meta_page(format, chunk),
-                           to = lesser(layout_meta_page(format, clean), reflection_end(f, places));
-            if (make_clean(f, from, to - from) < 0)
-                return -1;
-        }
         if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
             return -1;
         job->next = chunk + 1;

@@ -24,7 +24,7 @@ int page_set_make_room(struct page_set *h, uint64_t more)
     return 0;
 }
 
-int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch)
+int page_set_await(struct file *f, uint64_t page, enum reservation why, uint32_t epoch)
 {
     const struct patience patience = {.epoch = epoch};
     if (why == RESERVATION_AGAIN)
@@ -47,18 +47,18 @@ static inline __attribute__((always_inline)) void fetch(const struct page_span *
         page_fetch(&homes, s, 0);
 }
 
-/* One attempt. Returns 0; RESERVATION_OF_TX or RESERVATION_AGAIN, because of *page of *file; -1 with errno. */
-static int try_spans(struct page_set *h, const struct page_span *spans, unsigned n,
-                     struct file **file, uint64_t *page)
+/* One attempt. RESERVATION_OF_TX or RESERVATION_AGAIN: because of *page of *file. */
+static enum reservation try_spans(struct page_set *h, const struct page_span *spans, unsigned n,
+                                  struct file **file, uint64_t *page)
 {
     const struct patience patience = {.not_for_tx = true};
-    int r = 0;
+    enum reservation r = RESERVATION_MINE;
     for (unsigned i = 0; i < FETCHED; i++)
         if (n == 1)
             fetch(spans, spans->first + i);
         else if (i < n)
             fetch(&spans[i], spans[i].first);
-    for (unsigned i = 0; i < n && r == 0; i++) {
+    for (unsigned i = 0; i < n && r == RESERVATION_MINE; i++) {
         if (i + FETCHED < n)
             fetch(&spans[i + FETCHED], spans[i + FETCHED].first);
         const struct held_page *last = h->n ? &h->pages[h->n - 1] : NULL;
@@ -68,7 +68,7 @@ static int try_spans(struct page_set *h, const struct page_span *spans, unsigned
             *page = last->page + 1;
         for (; *page <= spans[i].last; (*page)++) {
             r = page_set_take(h, *file, *page, &patience);
-            if (r != 0)
+            if (r != RESERVATION_MINE)
                 return r;
         }
         r = reservation_within(*file, spans[i].end);
@@ -84,9 +84,9 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
         pages += spans[i].last - spans[i].first + 1;
     if (page_set_make_room(h, pages) < 0)
         return -1;
-    for (int r; (r = try_spans(h, spans, n, &f, &page)) != 0;) {
+    for (enum reservation r; (r = try_spans(h, spans, n, &f, &page)) != RESERVATION_MINE;) {
         page_set_release_from(h, 0);
-        if (r < 0 || page_set_await(f, page, r, 0) < 0)
+        if (r == RESERVATION_FAILED || page_set_await(f, page, r, 0) < 0)
             return -1;
     }
     return 0;

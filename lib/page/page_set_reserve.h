@@ -10,30 +10,31 @@
 int page_set_make_room(struct page_set *h, uint64_t more);
 
 /* Reserves and loads a page of a file that reaches byte `end`, and adds it to the set, which has room. Returns as
- * reservation_take_within(); but -1 also if the page cannot be loaded: then it is in the set. */
-static inline int page_set_take_at(struct page_set *h, struct file *f, uint64_t page,
-                                   struct page_state *s, const struct homes *homes, uint64_t end,
-                                   const struct patience *patience)
+ * reservation_take_within(); but RESERVATION_FAILED also if the page cannot be loaded: then it is in the set. */
+static inline enum reservation page_set_take_at(struct page_set *h, struct file *f, uint64_t page,
+                                                struct page_state *s, const struct homes *homes,
+                                                uint64_t end, const struct patience *patience)
 {
-    int r = reservation_take_within(f, s, end, patience);
-    if (__builtin_expect(r != 0, 0))
+    const enum reservation r = reservation_take_within(f, s, end, patience);
+    if (__builtin_expect(r != RESERVATION_MINE, 0))
         return r;
     if (h->tag)
         __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
     page_set_add(h, f, page, s, homes);
-    r = load_page(f, page, s);
+    const int loaded = load_page(f, page, s);
     if (__builtin_expect(f->sparse, 0))
         h->pages[h->n - 1].homes = file_homes_of(f, page, s);
-    return r;
+    return loaded < 0 ? RESERVATION_FAILED : RESERVATION_MINE;
 }
 
 /* The same, by the page's number alone; the file reaches into the page. */
-static inline int page_set_take(struct page_set *h, struct file *f, uint64_t page,
-                                const struct patience *patience)
+static inline enum reservation page_set_take(struct page_set *h, struct file *f, uint64_t page,
+                                             const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     const struct homes homes = file_homes_of(f, page, s);
-    return s ? page_set_take_at(h, f, page, s, &homes, page * PAGE_BYTES + 1, patience) : -1;
+    return s ? page_set_take_at(h, f, page, s, &homes, page * PAGE_BYTES + 1, patience)
+             : RESERVATION_FAILED;
 }
 
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may
@@ -45,7 +46,7 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
 /* After RESERVATION_OF_TX or RESERVATION_AGAIN (`why`): waits until the transaction that has the page, or makes the file
  * shorter, ends; or until the epoch of the caller's write has the page (patience.epoch). The caller has
  * released the pages that it reserved. Returns 0; -1 with errno: EDEADLK, ENOSPC, ... */
-int page_set_await(struct file *f, uint64_t page, int why, uint32_t epoch);
+int page_set_await(struct file *f, uint64_t page, enum reservation why, uint32_t epoch);
 
 /* Compares two pages in the order above: less than 0, 0, or more than 0. */
 int page_set_order(const struct file *a, uint64_t a_page, const struct file *b, uint64_t b_page);

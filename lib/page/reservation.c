@@ -43,30 +43,16 @@ static int check_own(const struct file *f, const struct page_state *s,
         f->pairing.path);
 }
 
-static int ran_out(const struct file *f, const struct patience *patience)
-{
-    if (patience->tx_ns)
-        return report_error(
-            EAGAIN,
-            "a part of %s stayed with others for the wait_ms of this transaction: it "
-            "has no effect; abort it, and run it again",
-            f->pairing.path);
-    return report_error(
-        ETIMEDOUT,
-        "a part of %s stayed with a transaction that is open, or with a process that "
-        "is stopped, for %llu ms (ATO_WAIT_MS)",
-        f->pairing.path, (unsigned long long)reservation_patience_ms());
-}
-
 /* A holder that keeps the page for longer than PAGE_SPINS may be dead: that is found out after each sleep, and so once more
  * before the wait is given up. */
-int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience)
+enum reservation reservation_wait(struct file *f, struct page_state *s,
+                                  const struct patience *patience)
 {
     uint64_t until = 0;
     for (unsigned i = 0;; i++) {
         seam_point(SEAM_WAIT, s);
         if (!__atomic_load_n(&s->holder, __ATOMIC_RELAXED) && page_try_reserve(f, s))
-            return 0;
+            return RESERVATION_MINE;
         if (page_is_not_for(f, s, patience))
             return RESERVATION_OF_TX;
         if (i < PAGE_SPINS) {
@@ -74,18 +60,27 @@ int reservation_wait(struct file *f, struct page_state *s, const struct patience
             continue;
         }
         if (file_check(f) < 0)
-            return -1;
+            return RESERVATION_FAILED;
         const uint64_t now = clock_ns();
         if (!until)
             until = now + (patience->tx_ns ? patience->tx_ns : reservation_patience_ms() * 1000000);
         if (now >= until)
-            return ran_out(f, patience);
+            return patience->tx_ns
+                       ? report_error(EAGAIN,
+                                      "a part of %s stayed with others for the wait_ms of this "
+                                      "transaction: it has no effect; abort it, and run it again",
+                                      f->pairing.path)
+                       : report_error(ETIMEDOUT,
+                                      "a part of %s stayed with a transaction that is open, or "
+                                      "with a process that is stopped, for %llu ms (ATO_WAIT_MS)",
+                                      f->pairing.path,
+                                      (unsigned long long)reservation_patience_ms());
         const uint32_t holder = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
         if (check_own(f, s, patience) < 0)
-            return -1;
+            return RESERVATION_FAILED;
         page_sleep(s, until - now);
         if (reservation_look_after(f, s, holder) < 0)
-            return -1;
+            return RESERVATION_FAILED;
     }
 }
 
@@ -102,11 +97,11 @@ int reservation_await(struct file *f, const struct page_state *s, unsigned i)
     return reservation_look_after(f, s, __atomic_load_n(&s->holder, __ATOMIC_RELAXED));
 }
 
-int reservation_beyond(struct file *f, uint64_t end)
+enum reservation reservation_beyond(struct file *f, uint64_t end)
 {
     uint64_t size = file_size(f);
     if (file_check(f) < 0)
-        return -1;
+        return RESERVATION_FAILED;
     if (end <= size || (end <= file_end(f) && f->o && views_follow(f)))
         return RESERVATION_AGAIN;
     return report_error(EFAULT,

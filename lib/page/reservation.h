@@ -14,28 +14,36 @@
 
 #include "lib/file/page.h"
 
+/* What came of a reservation. Only after RESERVATION_MINE is the page reserved. */
+enum reservation {
+    RESERVATION_FAILED = -1, /* with errno */
+    RESERVATION_MINE = 0,
+    RESERVATION_OF_TX, /* a transaction or epoch holds it for which `patience` says not to wait */
+    RESERVATION_AGAIN, /* a shrink is under way: wait for it, and start again */
+};
+
 /*
- * Waits for a page that was not free, and reserves it. Returns 0; RESERVATION_OF_TX if a transaction or epoch holds the
- * page for which `patience` says not to wait; or -1 with errno: EDEADLK if the calling thread would wait for itself;
+ * Waits for a page that was not free, and reserves it. Errors: EDEADLK if the calling thread would wait for itself;
  * EAGAIN (a transaction) or ETIMEDOUT (a plain call) if the time is over; or an error of takeover() if the
  * holder is dead and its page cannot be freed.
  *
  * A plain operation that holds pages must not wait for a page of a transaction: plain operations reserve in order,
  * transactions do not, and the transaction may be waiting for one of these pages.
  */
-#define RESERVATION_OF_TX 1
+enum reservation reservation_wait(struct file *f, struct page_state *s,
+                                  const struct patience *patience);
+
 /* How long a plain call waits. Set once, from ATO_WAIT_MS. */
 extern uint64_t reservation_plain_ms;
 enum { RESERVATION_PATIENCE_MS = 10000, RESERVATION_PATIENCE_MOST_MS = 1000 * 1000 * 1000 };
-int reservation_wait(struct file *f, struct page_state *s, const struct patience *patience);
 
 /* Reserves a page. Returns as reservation_wait(). */
-static inline int reservation_take(struct file *f, struct page_state *s,
-                                   const struct patience *patience)
+static inline enum reservation reservation_take(struct file *f, struct page_state *s,
+                                                const struct patience *patience)
 {
     seam_point(SEAM_RESERVE, s);
     if (__builtin_expect(page_try_reserve(f, s), 1))
-        return 0;
+        return RESERVATION_MINE;
     return reservation_wait(f, s, patience);
 }
 
@@ -49,20 +57,19 @@ static inline int reservation_take(struct file *f, struct page_state *s,
  * this page's state or reservation, this load sees `cut`. `cut` is read before the size: when `cut` is withdrawn,
  * the new size is already there.
  */
-#define RESERVATION_AGAIN 2
-int reservation_beyond(struct file *f, uint64_t end);
+enum reservation reservation_beyond(struct file *f, uint64_t end);
 
 /* The same for a thread that does not mind a shrink that is under way. */
-static inline int reservation_reaches(struct file *f, uint64_t end)
+static inline enum reservation reservation_reaches(struct file *f, uint64_t end)
 {
-    return __builtin_expect(end <= file_size(f), 1) ? 0 : reservation_beyond(f, end);
+    return __builtin_expect(end <= file_size(f), 1) ? RESERVATION_MINE : reservation_beyond(f, end);
 }
 
-static inline int reservation_within(struct file *f, uint64_t end)
+static inline enum reservation reservation_within(struct file *f, uint64_t end)
 {
     uint64_t cut = __atomic_load_n(&f->shared.header->cut, __ATOMIC_ACQUIRE);
     if (__builtin_expect(end <= cut && end <= file_size(f), 1))
-        return 0;
+        return RESERVATION_MINE;
     return reservation_beyond(f, end);
 }
 
@@ -72,27 +79,25 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience);
 
 /*
  * Reserves a page, of a file that reaches byte `end` (0: whose size the caller's own transaction changes), and that is in
- * order: the previous holder may have left the page's word in doubt (I2). Returns 0; RESERVATION_OF_TX; with
- * patience->not_for_tx RESERVATION_AGAIN instead of a wait for a shrink; -1 with errno. Unless it returns 0, the page is not
- * reserved.
+ * order: the previous holder may have left the page's word in doubt (I2). With patience->not_for_tx: RESERVATION_AGAIN instead of a
+ * wait for a shrink.
  */
-static inline int reservation_take_within(struct file *f, struct page_state *s, uint64_t end,
-                                          const struct patience *patience)
+static inline enum reservation reservation_take_within(struct file *f, struct page_state *s,
+                                                       uint64_t end,
+                                                       const struct patience *patience)
 {
     for (;;) {
-        int r = reservation_take(f, s, patience);
-        if (__builtin_expect(r != 0, 0))
+        enum reservation r = reservation_take(f, s, patience);
+        if (__builtin_expect(r != RESERVATION_MINE, 0))
             return r;
-        r = file_check(f);
-        if (r == 0)
-            r = reservation_within(f, end);
-        if (__builtin_expect(r == 0, 1))
-            return 0;
+        r = file_check(f) < 0 ? RESERVATION_FAILED : reservation_within(f, end);
+        if (__builtin_expect(r == RESERVATION_MINE, 1))
+            return r;
         page_release(s);
-        if (r < 0 || patience->not_for_tx)
+        if (r == RESERVATION_FAILED || patience->not_for_tx)
             return r;
         if (reservation_wait_for_size(f, patience) < 0)
-            return -1;
+            return RESERVATION_FAILED;
     }
 }
 

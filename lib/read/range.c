@@ -6,17 +6,13 @@
 
 #include <stdlib.h>
 
-/* Shared memory that was cut may be longer again, by another process that needs more of it: then the header is zeros, without a fault. */
-static void notice_zeros(struct file *f)
-{
-    if (f->shared.base && !__atomic_load_n(&f->shared.header->magic, __ATOMIC_RELAXED))
-        fault_poison_here(&f->pairing.faults);
-}
-
 int range_outside(const struct mapping *m, const void *addr, size_t n)
 {
-    if (m)
-        notice_zeros(m->file);
+    /* Shared memory that was cut may be longer again, by another process that needs more of it: then the header is zeros, without a
+     * fault. */
+    if (m && m->file->shared.base &&
+        !__atomic_load_n(&m->file->shared.header->magic, __ATOMIC_RELAXED))
+        fault_poison_here(&m->file->pairing.faults);
     if (m && file_check(m->file) < 0) /* its size may have become 0 */
         return -1;
     if (!addr)

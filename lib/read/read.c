@@ -124,14 +124,6 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     return 0;
 }
 
-/* A page has no state any more. */
-static int say_lost(const struct file *f)
-{
-    return file_check(f) < 0
-               ? -1
-               : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-}
-
 int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
               uint32_t *marked)
 {
@@ -143,8 +135,11 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
         const struct page_state *s = !marked && *version == READ_NOT_COPIED
                                          ? load_look(f, page)
                                          : shared_peek(&f->shared, page);
-        if (!s && !marked)
-            return *version == READ_NOT_COPIED ? -1 : say_lost(f);
+        if (!s && !marked) { /* there is an error, or the page has no state any more */
+            if (*version == READ_NOT_COPIED || file_check(f) < 0)
+                return -1;
+            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+        }
         uint64_t now = s ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : 0; /* 0: not loaded */
         const bool is_marked = marked && now && !(now & 1);
         if (is_marked)

@@ -75,20 +75,6 @@ static bool is_young(const struct identity *file)
            (age >= 0 && age < (changed->tv_nsec ? tick.tv_nsec : 2000000000));
 }
 
-/* After pairing_open() or pairing_find(): notes what was found, and gives up the attach lock. */
-static int note(struct file *f)
-{
-    struct reader *r = f->reader;
-    struct pairing *pr = &f->pairing;
-    if (pr->manifest)
-        return pairing_unlock_attach(pr);
-    pr->faults = (struct fault_target){.poisoned = &r->own.poisoned};
-    r->own.size = pr->identity.size;
-    r->sure = !is_young(&pr->identity);
-    r->stamp = pr->has_attributes ? 0 : lookup_stamp(pr, r->wish.folder);
-    return 0;
-}
-
 static int find(struct file *f)
 {
     /* Otherwise a forked child could inherit the descriptor of a manifest that is not noted anywhere, and with it
@@ -99,12 +85,14 @@ static int find(struct file *f)
     return found;
 }
 
-/* Finds out how the file is now. `found`: the result of the first find(). A process that maps or unmaps the file is done with it in
+/* Finds out how the file is now, notes that, and gives up the attach lock. `found`: the result of the first find(), or of pairing_open(). A process that maps or unmaps the file is done with it in
  * a moment. The caller holds the reader's lock, or is the only one that knows the file. Returns 0; -1: that cannot be told; EAGAIN:
  * recovery is necessary. */
 static int find_again(struct file *f, int found)
 {
     enum { PATIENCE_MS = 30000, ENDING_MS = 1000 };
+    struct reader *r = f->reader;
+    struct pairing *pr = &f->pairing;
     unsigned ends = 0;
     for (unsigned i = 0; found > 0 && i < PATIENCE_MS && ends <= ENDING_MS; i++) {
         clock_nap(1000 * 1000);
@@ -113,7 +101,13 @@ static int find_again(struct file *f, int found)
     }
     if (found)
         return found < 0 ? -1 : report_aloud();
-    return note(f);
+    if (pr->manifest)
+        return pairing_unlock_attach(pr);
+    pr->faults = (struct fault_target){.poisoned = &r->own.poisoned};
+    r->own.size = pr->identity.size;
+    r->sure = !is_young(&pr->identity);
+    r->stamp = pr->has_attributes ? 0 : lookup_stamp(pr, r->wish.folder);
+    return 0;
 }
 
 /* ---- while the file is plain ---- */

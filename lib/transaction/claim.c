@@ -55,24 +55,28 @@ int claim_make_room(struct tx *t, uint64_t more)
     return page_set_make_room(&t->set, more);
 }
 
-int claim_waited(struct tx *t, int r)
+enum reservation claim_waited(struct tx *t, enum reservation r)
 {
-    if (r < 0 && errno == EAGAIN && t->wait_ms)
+    if (r == RESERVATION_FAILED && errno == EAGAIN && t->wait_ms)
         t->refused = true;
     return r;
 }
 
-int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
+enum reservation claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t missing = 0;
     for (uint64_t page = first; page <= last; page++)
         missing += !claim_find(t, f, page);
-    int r = missing ? claim_make_room(t, missing) : 0;
-    for (uint64_t page = first; page <= last && missing && r == 0; page++)
+    if (missing && claim_make_room(t, missing) < 0)
+        return RESERVATION_FAILED;
+    for (uint64_t page = first; page <= last && missing; page++)
         if (!claim_find(t, f, page)) {
             struct page_state *s = shared_state(&f->shared, page);
             const struct homes homes = file_homes_of(f, page, s);
-            r = s ? claim_take(t, f, page, s, &homes, claim_sizing(t, f)) : -1;
+            const enum reservation r =
+                s ? claim_take(t, f, page, s, &homes, claim_sizing(t, f)) : RESERVATION_FAILED;
+            if (r != RESERVATION_MINE)
+                return r;
         }
-    return r == 0 ? file_check(f) : r;
+    return file_check(f) < 0 ? RESERVATION_FAILED : RESERVATION_MINE;
 }

@@ -60,23 +60,24 @@ static inline struct patience claim_patience(const struct tx *t)
 }
 
 /* Passes on the result of such a wait. If it ran out, the transaction is refused (again.h). */
-int claim_waited(struct tx *t, int r);
+enum reservation claim_waited(struct tx *t, enum reservation r);
 
 /* Reserves one page that the transaction does not have yet. There is room in the list. `sizing`: the transaction changes the
- * file's size. Returns as claim_range(); -1: the page may be in the list. */
-static inline int claim_take(struct tx *t, struct file *f, uint64_t page, struct page_state *s,
-                             const struct homes *homes, bool sizing)
+ * file's size. Returns as claim_range(); RESERVATION_FAILED: the page may be in the list. */
+static inline enum reservation claim_take(struct tx *t, struct file *f, uint64_t page,
+                                          struct page_state *s, const struct homes *homes,
+                                          bool sizing)
 {
     const struct patience patience = claim_patience(t);
     t->blocked = page;
-    const int r =
+    const enum reservation r =
         page_set_take_at(&t->set, f, page, s, homes, sizing ? 0 : page * PAGE_BYTES + 1, &patience);
-    return __builtin_expect(r == 0, 1) ? 0 : claim_waited(t, r);
+    return __builtin_expect(r == RESERVATION_MINE, 1) ? r : claim_waited(t, r);
 }
 
-/* Reserves those pages of first..last that the transaction does not have yet. Returns 0; -1; or, for an epoch, which does not
- * wait for transactions, RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
-int claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
+/* Reserves those pages of first..last that the transaction does not have yet. An epoch does not wait for
+ * transactions: RESERVATION_OF_TX or RESERVATION_AGAIN for page t->blocked (page_set_await()). */
+enum reservation claim_range(struct tx *t, struct file *f, uint64_t first, uint64_t last);
 
 /* Stores bytes to a page of the transaction. flags: ATO_SKIP_EQUAL. */
 static inline void claim_store(struct tx *t, struct held_page *at, unsigned begin, unsigned n,

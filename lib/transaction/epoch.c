@@ -17,55 +17,44 @@ int epoch_make(struct mapping *m)
     return m->epoch ? 0 : -1;
 }
 
-/* ---- writing ---- */
-
-/*
- * Does everything in a write that may fail. With the lock. While this waits for a transaction, the lock and
- * the pages that the write has reserved are released: the transaction's thread may be about to enter this
- * epoch. Returns 0; -1 with errno and the epoch as it was.
- */
-static int get_ready(struct mapping *m, const struct staging_write *writes, unsigned count,
-                     unsigned flags)
-{
-    struct tx *t = m->epoch;
-    int r;
-    do {
-        uint64_t before = t->set.n;
-        r = claim_mapping(t, m, true);
-        for (unsigned i = 0; i < count && r == 0; i++)
-            r = staging_ready(t, &writes[i], flags & ATO_EAGER);
-        if (r == 0) {
-            t->written = m;
-            t->eager |= (flags & ATO_EAGER) != 0;
-            return 0;
-        }
-        page_set_release_from(&t->set, before);
-        if (!before)
-            claim_drop_mappings(t, 0);
-        if (r > 0) {
-            const uint64_t blocked = t->blocked; /* others write it when the lock is free */
-            pthread_mutex_unlock(&m->epoch_lock);
-            r = page_set_await(m->file, blocked, r, t->slot);
-            pthread_mutex_lock(&m->epoch_lock);
-        }
-    } while (r == 0);
-    return -1;
-}
-
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags)
 {
     struct mapping *m = writes->to.m;
+    struct tx *t = m->epoch;
+    enum reservation r;
+    int waited = 0;
     flags = write_flags(m, flags);
     pthread_mutex_lock(&m->epoch_lock);
-    int r = get_ready(m, writes, count, flags);
-    for (unsigned i = 0; r == 0 && i < count; i++)
-        staging_put(m->epoch, &writes[i], flags);
-    /* persist-order E1 (reader: the commit by another thread): what was stored is durable before another thread
-     * commits it (W1). */
-    if (r == 0)
+    /* First all that may fail. While this waits for a transaction, the lock and the pages that the write has reserved are
+     * released: the transaction's thread may be about to enter this epoch. */
+    do {
+        const uint64_t before = t->set.n;
+        r = claim_mapping(t, m, true) < 0 ? RESERVATION_FAILED : RESERVATION_MINE;
+        for (unsigned i = 0; i < count && r == RESERVATION_MINE; i++)
+            r = staging_ready(t, &writes[i], flags & ATO_EAGER);
+        if (r == RESERVATION_MINE)
+            break;
+        page_set_release_from(&t->set, before);
+        if (!before)
+            claim_drop_mappings(t, 0);
+        if (r != RESERVATION_FAILED) {
+            const uint64_t blocked = t->blocked; /* others write it when the lock is free */
+            pthread_mutex_unlock(&m->epoch_lock);
+            waited = page_set_await(m->file, blocked, r, t->slot);
+            pthread_mutex_lock(&m->epoch_lock);
+        }
+    } while (r != RESERVATION_FAILED && waited == 0);
+    if (r == RESERVATION_MINE) {
+        t->written = m;
+        t->eager |= (flags & ATO_EAGER) != 0;
+        for (unsigned i = 0; i < count; i++)
+            staging_put(t, &writes[i], flags);
+        /* persist-order E1 (reader: the commit by another thread): what was stored is durable before another thread
+         * commits it (W1). */
         persist_fence(&m->file->persist);
+    }
     pthread_mutex_unlock(&m->epoch_lock);
-    return r;
+    return r == RESERVATION_MINE ? 0 : -1;
 }
 
 /* ---- reading ---- */

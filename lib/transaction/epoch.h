@@ -15,7 +15,7 @@
 /* Makes the epoch of a new mapping: tx_unmake() drops what was not committed when the mapping goes away. Returns 0; -1 with EAGAIN, ENOMEM. */
 int epoch_make(struct mapping *m);
 
-/* Does writes from memory through the mapping of the first, in one step. */
+/* Does writes from memory through the mapping of the first, in one step. Returns 0; -1 with errno, and the epoch is as it was. */
 int epoch_write(const struct staging_write *writes, unsigned count, unsigned flags);
 
 /* As read_bytes(), with what the epoch has written. */

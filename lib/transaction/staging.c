@@ -164,16 +164,15 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 
 /* ---- writing ---- */
 
-int staging_ready(struct tx *t, const struct staging_write *w, bool eager)
+enum reservation staging_ready(struct tx *t, const struct staging_write *w, bool eager)
 {
     struct file *f = w->to.m->file;
     const struct page_span span = page_span_of(f, w->to.offset, w->n);
-    int r = claim_range(t, f, span.first, span.last);
-    if (r != 0)
-        return r;
-    if (check_end(t, f, span.end) < 0)
-        return -1;
-    return store_make_space(f, w->to.offset, w->n, eager);
+    const enum reservation r = claim_range(t, f, span.first, span.last);
+    if (r == RESERVATION_MINE &&
+        (check_end(t, f, span.end) < 0 || store_make_space(f, w->to.offset, w->n, eager) < 0))
+        return RESERVATION_FAILED;
+    return r;
 }
 
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags)

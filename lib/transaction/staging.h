@@ -102,7 +102,7 @@ staging_write_page(struct tx *t, struct file *f, uint64_t offset, struct page_st
 int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, uint64_t n);
 
 /* The steps of staging_write() from memory, when nothing is queued. The first does all that may fail. Returns as claim_range(). */
-int staging_ready(struct tx *t, const struct staging_write *w, bool eager);
+enum reservation staging_ready(struct tx *t, const struct staging_write *w, bool eager);
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags);
 
 /* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes.
