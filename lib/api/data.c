@@ -157,14 +157,17 @@ write_side(const struct range *to, const void *src, uint64_t n, bool repeats, un
     return epoch_write(&w, 1, flags);
 }
 
-void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
+/* `to_mapping`: the one that owns the GiB of dst; NULL: it is not known. */
+static __attribute__((noinline)) void *copy(struct mapping *to_mapping, void *dst, const void *src,
+                                            size_t n, unsigned flags)
 {
-    struct range to, from;
+    struct range to = {.m = to_mapping}, from;
     if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
         return report_null(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
         return range_empty(dst, src) < 0 ? NULL : dst;
-    if (range_find(&to, dst, n) < 0 || range_find(&from, src, n) < 0)
+    if ((to.m ? range_check(&to, dst, n) : range_find(&to, dst, n)) < 0 ||
+        range_find(&from, src, n) < 0)
         return NULL;
     CALL_ON(to_call, to.m);
     CALL_ON(from_call, from.m);
@@ -185,10 +188,17 @@ void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
     return r < 0 ? NULL : dst;
 }
 
-/* ato_memcpy() of more than a few bytes. A function of its own, since calls cost the other one registers. */
+void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
+{
+    return copy(NULL, dst, src, n, flags);
+}
+
+/* ato_memcpy() of more than a few bytes, or of a few that lie in R and stay there. A function of its own, since calls cost the other
+ * one registers. */
 static __attribute__((noinline)) void *copy_many(void *dst, const void *src, size_t n)
 {
-    struct mapping *from = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
+    struct mapping *to = NULL,
+                   *from = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n, &to) : NULL;
     if (from) {
         CALL_ON(call, from);
         const uint64_t offset = from->offset + (uint64_t)((const char *)src - from->base);
@@ -199,21 +209,22 @@ static __attribute__((noinline)) void *copy_many(void *dst, const void *src, siz
             return dst;
         }
     }
-    return ato_memcpy_opt(dst, src, n, 0);
+    return copy(to, dst, src, n, 0);
 }
 
 void *ato_memcpy(void *dst, const void *src, size_t n)
 {
-    struct mapping *from;
-    if (__builtin_expect(n - 1 < SLICE_BYTES, 1) && thread_is_numbered() &&
-        (from = table_find_source(dst, src, n))) {
-        CALL_ON(call, from);
-        if (__builtin_expect(read_at_once(from, src, dst, n, true, NULL), 1)) {
-            range_tally_read(tally_of_own(from->file), n);
-            return dst;
-        }
+    if (__builtin_expect(n - 1 >= SLICE_BYTES, 0) || !thread_is_numbered())
+        return copy_many(dst, src, n);
+    struct mapping *to, *from = table_find_source(dst, src, n, &to);
+    if (!from)
+        return copy(to, dst, src, n, 0);
+    CALL_ON(call, from);
+    if (__builtin_expect(read_at_once(from, src, dst, n, true, NULL), 1)) {
+        range_tally_read(tally_of_own(from->file), n);
+        return dst;
     }
-    return copy_many(dst, src, n);
+    return policy_of(from) == ATO_READ_GATHER ? copy_many(dst, src, n) : copy(NULL, dst, src, n, 0);
 }
 
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)

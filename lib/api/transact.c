@@ -167,7 +167,7 @@ static __attribute__((noinline)) int move(struct tx *t, void *dst, const void *s
 static inline __attribute__((always_inline)) int read_page_at_once(struct tx *t, void *dst,
                                                                    const void *src, size_t n)
 {
-    struct mapping *m = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n) : NULL;
+    struct mapping *to, *m = n - 1 < PAGE_BYTES ? table_find_source(dst, src, n, &to) : NULL;
     const bool notes = !(t->flags & ATO_TX_READ_COMMITTED);
     const unsigned mappings = t->nmappings;
     if (!m || (notes && (t->first || m->file->reader)))

@@ -65,15 +65,17 @@ static inline bool table_is_plain(const void *addr, size_t n)
     return !table_find((const void *)(uintptr_t)last);
 }
 
-/* Returns the mapping that owns the GiB of src; NULL also if dst[0, n) is not plain memory, or dst is NULL. 0 < n, and
- * less than a GiB. */
-static inline struct mapping *table_find_source(const void *dst, const void *src, size_t n)
+/* Returns the mapping that owns the GiB of src; NULL also if dst[0, n) is not plain memory, or dst is NULL. Sets *to_mapping to the one
+ * that owns the GiB of dst; NULL: none is known. 0 < n, and less than a GiB. */
+static inline struct mapping *table_find_source(const void *dst, const void *src, size_t n,
+                                                struct mapping **to_mapping)
 {
     const uint64_t to = (uint64_t)(uintptr_t)dst, last = to + n - 1,
                    from = (uint64_t)(uintptr_t)src;
+    *to_mapping = NULL;
     /* One test instead of four: no entry is beyond the table, and dst is not NULL. */
     if (__builtin_expect(((to - 1) | last | from) >> TABLE_SHIFT >= TABLE_ENTRIES, 0) ||
-        table_entry(to >> TABLE_SHIFT) || table_entry(last >> TABLE_SHIFT))
+        (*to_mapping = table_entry(to >> TABLE_SHIFT)) || table_entry(last >> TABLE_SHIFT))
         return NULL;
     return table_entry(from >> TABLE_SHIFT);
 }
