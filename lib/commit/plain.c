@@ -45,13 +45,6 @@ struct turn {
     pthread_mutex_t progress;
 };
 
-static bool is_short(const struct file *f)
-{
-    struct statfs fs;
-    return !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY;
-}
-
 /* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
  * for them once more. All that is valid is durable already: so this is no flush of persist.h, and a failure does not
  * poison the file. */
@@ -128,6 +121,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
 {
     struct file *f = t->f;
     const bool gives_back = t->job->gives_back;
+    struct statfs fs;
     const uint32_t format = file_format(f);
     const uint64_t each = layout_chunk(format), first = chunk * each;
     const uint64_t n = lesser(t->places - first, each);
@@ -138,7 +132,8 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     if (file_read_words(f, first, n, words, pages) < 0 ||
         (gives_back && clean_and_give_back(f, first, n) < 0))
         return -1;
-    if (!gives_back && is_short(f)) {
+    if (!gives_back && !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
+        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY) {
         errno = ENOSPC;
         return -1;
     }

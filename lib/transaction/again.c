@@ -30,20 +30,17 @@ void again_begin(struct tx *t)
         t->wait_ms = FIRST_WAIT_MS;
 }
 
-/* Returns whether others are still asked to wait for a transaction that goes first. Its time may be any number (shared.h). */
-static bool may_go_first(uint64_t until)
-{
-    const uint64_t now = until ? clock_ns() : 0;
-    return until > now && until - now <= FIRST_NS;
-}
-
 void again_let_first(const struct tx *t, struct file *f)
 {
     uint64_t *at = &f->shared.header->first, first = __atomic_load_n(at, __ATOMIC_RELAXED);
     if (f->reader || !t->wait_ms)
         return;
-    /* One that holds pages goes on: the other one may be waiting for them. */
-    for (unsigned i = 0; first != t->first && !t->set.n && may_go_first(first); i++) {
+    /* Waits until the time of the one that goes first is over; it may be any number (shared.h). One that holds pages goes on: the
+     * other one may be waiting for them. */
+    for (unsigned i = 0; first && first != t->first && !t->set.n; i++) {
+        const uint64_t now = clock_ns();
+        if (first <= now || first - now > FIRST_NS)
+            break;
         page_pause(i);
         first = __atomic_load_n(at, __ATOMIC_RELAXED);
     }

@@ -254,5 +254,5 @@ int resize(struct tx *t, struct mapping *m, off_t to)
 
 int resize_announce(const struct tx *t)
 {
-    return t->resizes ? on_media(t->written->file, shrink_announce, t->size) : 0;
+    return on_media(t->written->file, shrink_announce, t->size);
 }

@@ -34,7 +34,7 @@
  * ato_tx_ftruncate(), and the transaction is as it was, except for the mapping. */
 int resize(struct tx *t, struct mapping *m, off_t to);
 
-/* Called before the commit: S1 if the file gets shorter. Returns 0; -1 with EIO. */
+/* Called before the commit of a new size: S1 if the file gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);
 
 /* Gives `sizing` back, because the transaction ends, or because its first change of the size has failed. */

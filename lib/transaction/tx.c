@@ -19,7 +19,9 @@ static int make_ready(struct tx *t)
     for (unsigned i = 0; i < t->nmappings; i++)
         if (file_check(t->mappings[i]->file) < 0)
             return -1;
-    return staging_flush(t) < 0 ? -1 : resize_announce(t);
+    if (staging_flush(t) < 0)
+        return -1;
+    return t->resizes ? resize_announce(t) : 0;
 }
 
 /* Commits what the transaction has written, if nobody has changed what it has read. */
