@@ -236,7 +236,7 @@ void Steps::write_ranges()
         as_it_goes.puts.push_back(p);
         puts.push_back(std::move(p));
     }
-    if (two_files && !expected) /* their pages are reserved first */
+    if (two_files) /* which is told before a page is reserved */
         expected = EXDEV;
     if (random.chance(5)) {
         ranges.push_back({scratch.data(), scratch.data() + 64, 1}); /* the last of them is wrong */
