@@ -180,10 +180,10 @@ int birth_finish(struct pairing *pr)
         return -1;
     if (p.domain == PERSIST_MSYNC) {
         /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        char *area = area_map(pr->lock, 0, pr->path, &pr->faults);
-        if (!area)
+        struct lane area = {0};
+        if (area_map(pr, 0, MANIFEST_AREA_BYTES, &area) < 0)
             return -1;
-        area_unmap(area);
+        fault_unmap(area.at, area.bytes);
         persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
     }
     persist_copy(&p, pr->manifest + MANIFEST_SIZE_WORD, &(uint64_t){manifest_encode_size(pr->size)},

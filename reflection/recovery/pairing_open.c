@@ -166,9 +166,17 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
             "process has to map it first, or make it plain (ato deploy)",
             pr->path);
     if (verdict == VERDICT_ADOPT || verdict == VERDICT_REUNITE) {
-        pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path, &pr->faults);
+        if (length < MANIFEST_BYTES) { /* a load would be SIGBUS */
+            report_error(EUCLEAN,
+                         "the manifest of %s is %lld bytes long, it must have at least "
+                         "%d. " PAIRING_BRING_BACK,
+                         pr->path, (long long)length, MANIFEST_BYTES);
+            return wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
+        }
+        pr->manifest = folder_map(pr->lock, pairing_access(wish), MANIFEST_BYTES, 0);
         if (!pr->manifest)
-            return errno == EUCLEAN && wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
+            return report_errno(errno, "cannot map the manifest of %s", pr->path);
+        fault_watch(pr->manifest, MANIFEST_BYTES, &pr->faults);
     }
     if (pr->joined) {
         const int r = adopt_joined(pr, wish);
@@ -296,7 +304,10 @@ int pairing_clean(struct pairing *pr, bool written)
     if (growth_end(pr, 0) < 0 || guard_check(pr, &pr->record.guard, pr->size) < 0 ||
         shrink_finish(pr) < 0)
         return -1;
-    if (area_cut(pr->lock) < 0)
+    /* All areas but the first, and the long lane: no lane holds a commit. */
+    const off_t length = fsops_length(pr->lock);
+    if (length < 0 ||
+        (length > MANIFEST_BORN_BYTES && fsops->ftruncate(pr->lock, MANIFEST_BORN_BYTES) < 0))
         return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
     /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
      * back. */
