@@ -69,17 +69,11 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
 
 static int say_length(const struct pairing *pr, uint64_t is, uint64_t size)
 {
-    if (is > size)
-        return report_error(ESTALE,
-                            "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-                            ": another program extended or replaced it. If bytes were only added "
-                            "to it, copy it, and give it that length again; " PAIRING_KEEP_FILE,
-                            pr->path, is, size);
     return report_error(ESTALE,
                         "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-                        ": another program truncated or replaced it. Give it that length again, "
-                        "or, " PAIRING_KEEP_FILE,
-                        pr->path, is, size);
+                        ": another program %s or replaced it. Give it that length again (what was "
+                        "added is to be copied before); or, " PAIRING_KEEP_FILE,
+                        pr->path, is, size, is > size ? "extended" : "truncated");
 }
 
 int growth_check(const struct pairing *pr)

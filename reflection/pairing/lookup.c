@@ -193,7 +193,7 @@ static int find_orphan(struct pairing *pr, const struct attribute *a,
         return refuse_orphan(pr, found);
     pr->orphan = true;
     const struct pairing_names own = pairing_names(pr->identity.inode);
-    if (found == ORPHAN_FOUND && wish->prefer_reflection && number != pr->identity.inode &&
+    if (found == ORPHAN_FOUND && number != pr->identity.inode &&
         folder_has(&pr->folder, own.manifest)) {
         /* Its place is taken: that pairing comes first. */
         pr->names = own;
@@ -303,15 +303,16 @@ static int judge_copy(const struct pairing *pr, const struct attribute *a,
         pr->path, a->inode, a->folder);
 }
 
-int lookup_check_unused(const struct pairing *pr, const struct attribute *a,
+int lookup_check_unused(const struct pairing *pr, const uint8_t id[16],
                         const struct pairing_wish *wish)
 {
-    const int used = wish->is_used ? wish->is_used(a->id, &pr->identity.trust) : 0;
-    return used <= 0 ? used
-                     : report_error(EBUSY,
-                                    "a process has %s mapped, whose reflection is not to be found "
-                                    "from this name: unmap the file there first",
-                                    pr->path);
+    const int used = wish->is_used ? wish->is_used(id, &pr->identity.trust) : 0;
+    return used <= 0
+               ? used
+               : report_error(EBUSY,
+                              "a process has %s mapped by another name, with a reflection that "
+                              "is not to be found from this one: unmap the file there first",
+                              pr->path);
 }
 
 /* The attribute is the file's, and there is no manifest. */
@@ -324,7 +325,8 @@ static int judge_lost(const struct pairing *pr, const struct attribute *a,
             "the reflection of %s is missing: it is neither in '%s', which the "
             "attribute user.ato names, nor in %.*s" FOLDER_NAME ". " PAIRING_BRING_BACK,
             pr->path, a->folder, (int)(strrchr(pr->path, '/') + 1 - pr->path), pr->path);
-    return lookup_check_unused(pr, a, wish) < 0 ? -1 : drop(pr, "has lost its reflection", wish);
+    return lookup_check_unused(pr, a->id, wish) < 0 ? -1
+                                                    : drop(pr, "has lost its reflection", wish);
 }
 
 /* Makes an ordinary path of an attribute's folder. */
