@@ -12,7 +12,6 @@
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/pairing/reunion.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +41,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                             "version %d and formats 0 and 1; %s",
                             pr->folder.path, pr->names.manifest, pr->record.version,
                             pr->record.format, MANIFEST_VERSION,
-                            manifest_advice(pr->record.version, MANIFEST_VERSION));
+                            manifest_advice(pr->record.version));
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
     int holds = wish->prefer_file ? meta_holds_slices(&pr->folder, pr->identity.inode) : 0;
@@ -375,7 +374,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     if ((used && fsops_fsync(pr->original) < 0) ||
         (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    if (settle_manifest(pr) < 0 || (unfinished && reunion_end(pr) < 0))
+    if (settle_manifest(pr) < 0 || (unfinished && orphan_end(pr) < 0))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */

@@ -13,6 +13,9 @@
  * errno. Takes no lock: a record that is being written may count as damaged. */
 int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes);
 
+/* The same of a manifest in a folder; -1 with errno also if it cannot be opened. */
+int area_read_at(const struct folder *f, const char *manifest, struct manifest_record *record);
+
 /* Notes in the record which file the manifest is. Returns 0; -1 with errno. */
 int area_note_own(int lock, struct manifest_record *record);
 

@@ -289,7 +289,7 @@ bool folder_has(const struct folder *f, const char *name)
     return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int each_name(const struct folder *f, const char *where,
+int folder_each_name(const struct folder *f, const char *where,
                      int (*visit)(void *arg, const char *name), void *arg)
 {
     struct dirent **names;
@@ -307,11 +307,6 @@ static int each_name(const struct folder *f, const char *where,
     return result;
 }
 
-int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
-{
-    return each_name(f, ".", visit, arg);
-}
-
 static int sweep(void *arg, const char *name)
 {
     const struct folder *f = arg;
@@ -322,12 +317,7 @@ static int sweep(void *arg, const char *name)
 
 void folder_sweep(const struct folder *f)
 {
-    (void)folder_each_name(f, sweep, (void *)(uintptr_t)f);
-}
-
-int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
-{
-    return each_name(f, "..", visit, arg);
+    (void)folder_each_name(f, ".", sweep, (void *)(uintptr_t)f);
 }
 
 /* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the

@@ -68,11 +68,10 @@ void *folder_map(int fd, int access, size_t n, off_t at);
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);
 
-/* Calls `visit` for each name in the folder, or in the one around it, until one returns other than 0, and returns that. -1 with a
- * sentence also if the folder cannot be read. */
-int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
-int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name),
-                       void *arg);
+/* Calls `visit` for each name in the folder, `where` ".", or in the one around it, "..", until one returns other than 0, and returns that.
+ * -1 with a sentence also if the folder cannot be read. */
+int folder_each_name(const struct folder *f, const char *where,
+                     int (*visit)(void *arg, const char *name), void *arg);
 
 /* Makes a file or folder `name` in the folder open as `around`, with owner, group and mode of `like`. It is made as NAME.R.tmp
  * (R: 16 random hex digits) and renamed when it is complete: even if its maker dies, no user finds a name that it cannot open.

@@ -98,20 +98,6 @@ int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
                : meta_find(reflection, LAYOUT_DENSE, layout_pages(size), UINT64_MAX, page, 1);
 }
 
-/* Returns the format of a reflection by its manifest; -1. Dense if that does not tell: then a sparse reflection that was ever written
- * to seems to hold slices. */
-static int format_of(const struct folder *f, const char *manifest)
-{
-    struct manifest_record r;
-    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? LAYOUT_DENSE : -1;
-    const int found = area_read(fd, &r, NULL);
-    KEEP_ERRNO();
-    close(fd);
-    return found < 0 ? -1 : found == MANIFEST_VALID ? (int)r.format : LAYOUT_DENSE;
-}
-
 int meta_holds_slices(const struct folder *f, uint64_t number)
 {
     const struct pairing_names n = pairing_names(number);
@@ -119,8 +105,13 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     if (fd < 0 && errno == ENOENT)
         return 0;
     uint64_t page;
-    const int format = fd < 0 ? -1 : format_of(f, n.manifest);
-    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
+    struct manifest_record r;
+    const int found = fd < 0 ? -1 : area_read_at(f, n.manifest, &r);
+    /* If the manifest does not tell, dense: then a sparse reflection that was ever written to seems to hold slices. */
+    const uint32_t format = found == MANIFEST_VALID ? r.format : (uint32_t)LAYOUT_DENSE;
+    int result = fd < 0 || (found < 0 && errno != ENOENT)
+                     ? -1
+                     : meta_find(fd, format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

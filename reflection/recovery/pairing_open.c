@@ -13,8 +13,8 @@
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
+#include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/pairing/reunion.h"
 #include "reflection/recovery/replay.h"
 
 #include <errno.h>
@@ -88,14 +88,14 @@ static int reunite(struct pairing *pr, const struct pairing_wish *wish)
         pr->record.inode == pr->identity.inode && identity_same_inode(&pr->identity, &pr->record);
     persist_init(&pr->persist, pr->record.domain);
     if (!begun) {
-        if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || reunion_decide(pr) < 0)
+        if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || orphan_adopt(pr) < 0)
             return -1;
     } else if (fsops_fsync(pr->lock) < 0) {
         /* persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it would
          * miss a reflection that has the new name. */
         return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
     }
-    return reunion_finish(pr);
+    return orphan_rename(pr);
 }
 
 /* Does what the verdict says about a file that no other process has mapped. Returns 1 done; 0 try again; -1. */
