@@ -13,21 +13,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes)
+int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes, int *copy)
 {
+    static const char zeros[MANIFEST_BYTES];
     char *bytes HEAP = calloc(1, MANIFEST_BYTES);
+    const off_t length = fsops_length(lock);
     int which;
-    if (!bytes || (pread(lock, bytes, MANIFEST_BYTES, 0) < 0 && errno != ESPIPE && errno != EISDIR))
+    if (!bytes || length < 0 ||
+        (pread(lock, bytes, MANIFEST_BYTES, 0) < 0 && errno != ESPIPE && errno != EISDIR))
         return -1;
     if (sizes && !manifest_sizes(bytes, sizes))
         memset(sizes, 0, sizeof(*sizes));
-    return (int)manifest_read(bytes, record, &which);
+    const enum manifest_finding found = manifest_read(bytes, record, copy ? copy : &which);
+    /* A manifest gets its length before its bytes. Any other file is not libato's: it may be a user's file that was renamed, and
+     * must not be overwritten. */
+    const bool is_ours = length == MANIFEST_BYTES || length == MANIFEST_BORN_BYTES ||
+                         (length < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+    return found == MANIFEST_UNBORN && !is_ours ? MANIFEST_DAMAGED : (int)found;
 }
 
 int area_read_at(const struct folder *f, const char *manifest, struct manifest_record *record)
 {
     const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    const int found = fd < 0 ? -1 : area_read(fd, record, NULL);
+    const int found = fd < 0 ? -1 : area_read(fd, record, NULL, NULL);
     KEEP_ERRNO();
     if (fd >= 0)
         close(fd);

@@ -9,9 +9,9 @@
 #include "reflection/format/lane.h"
 #include "reflection/pairing/pairing.h"
 
-/* Reads the record that holds, and *sizes (may be NULL), of which the damaged are all 0. Returns manifest_read()'s result, as of zeros for what is no regular file; -1 with
- * errno. Takes no lock: a record that is being written may count as damaged. */
-int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes);
+/* Reads the record that holds, in *copy, and *sizes, of which the damaged are all 0; both may be NULL. Returns manifest_read()'s result, as of
+ * zeros for what is no regular file; -1 with errno. Takes no lock: a record that is being written may count as damaged. */
+int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes, int *copy);
 
 /* The same of a manifest in a folder; -1 with errno also if it cannot be opened. */
 int area_read_at(const struct folder *f, const char *manifest, struct manifest_record *record);

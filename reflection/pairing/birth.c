@@ -126,19 +126,16 @@ static int check_links(const struct pairing *pr)
                         pr->path, pr->identity.links);
 }
 
-/* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
-static int check_original(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    if (!wish->folder || !pr->identity.size ||
-        fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) == 0 || errno != EOPNOTSUPP)
-        return 0;
-    return report_no_fallocate(pr->path);
-}
-
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
     const uint32_t format = choose_format(pr, wish);
-    if (check_links(pr) < 0 || check_original(pr, wish) < 0 || make_reflection(pr, format) < 0)
+    if (check_links(pr) < 0)
+        return -1;
+    /* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
+    if (wish->folder && pr->identity.size &&
+        fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) < 0 && errno == EOPNOTSUPP)
+        return report_no_fallocate(pr->path);
+    if (make_reflection(pr, format) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */

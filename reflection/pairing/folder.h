@@ -51,10 +51,10 @@ int folder_names(const struct folder *f, const char *name, int fd);
 int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
                      const char *what);
 
-/* The same; and locks a byte (shared, and without a wait, if `access` is O_RDONLY: ENOENT too if it is locked), and checks that
+/* The same of a manifest; and locks byte 0 (shared, and without a wait, if `access` is O_RDONLY: ENOENT too if it is locked), and checks that
  * the file still has its name. Locks on a file that is not trusted do not count. */
-int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
-                     const struct trust *file, const char *what);
+int folder_lock_manifest(const struct folder *f, const char *name, int access,
+                         const struct trust *file);
 
 /* Opens the file that is open as `fd` once more, independently of its name. `access`: O_RDWR or O_RDONLY. Returns
  * a descriptor, or -1 and errno. */

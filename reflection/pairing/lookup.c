@@ -196,7 +196,7 @@ static bool source_was_plain(const struct pairing *pr, const struct attribute *a
         /* First the words: a process may have mapped the source meanwhile, and brought slices home, which the record says; or be
          * just setting it aside. */
         plain = meta_holds_slices(f, a->inode) == 0 && folder_names(f, n.manifest, fd) == 1 &&
-                folder_has(f, n.reflection) && area_read(fd, &r, NULL) == MANIFEST_VALID &&
+                folder_has(f, n.reflection) && area_read(fd, &r, NULL, NULL) == MANIFEST_VALID &&
                 memcmp(r.id, a->id, 16) == 0 && r.inode == a->inode && r.state == MANIFEST_CLEAN &&
                 identity_unwritten(&pr->identity, &r);
         close(fd);

@@ -126,7 +126,8 @@ static enum orphan_finding look(const struct folder *f, const struct orphan_of *
     if (fstat(lock, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
         !ownership_maker(&is->trust, &st))
         return ORPHAN_NONE; /* I5: not believed */
-    const int found = area_read(lock, &r, &sizes), copy = found < 0 ? -1 : area_is_copy(lock, &r);
+    const int found = area_read(lock, &r, &sizes, NULL),
+              copy = found < 0 ? -1 : area_is_copy(lock, &r);
     const enum locks_answer lives = locks_ask(lock, 1, PAIRING_LIVES);
     if (found < 0 || copy < 0 || lives == LOCKS_FAILED)
         return (enum orphan_finding)report_errno(
@@ -219,7 +220,7 @@ static int visit_copy(void *arg, const char *name)
     const int fd = number ? open_manifest(f, name) : -1;
     if (fd < 0)
         return number != 0;
-    const int found = area_read(fd, &r, NULL);
+    const int found = area_read(fd, &r, NULL, NULL);
     const bool may = found < 0 || (found == MANIFEST_VALID && r.state != MANIFEST_DEPLOYED &&
                                    area_is_copy(fd, &r) && orphan_holds(f, number, fd, &r, -1));
     close(fd);

@@ -31,8 +31,8 @@
 static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
 {
     for (;;) {
-        pr->lock = folder_lock_file(&pr->folder, pr->names.manifest, pairing_access(wish), 0,
-                                    &pr->identity.trust, "the manifest");
+        pr->lock = folder_lock_manifest(&pr->folder, pr->names.manifest, pairing_access(wish),
+                                        &pr->identity.trust);
         if (pr->lock >= 0)
             return 1;
         if (errno != ENOENT)
@@ -45,23 +45,6 @@ static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
             return report_errno(errno, "cannot make the manifest %s/%s%s", pr->folder.path,
                                 pr->names.manifest, folder_advice(errno));
     }
-}
-
-/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
- * this many naps, one second. */
-enum { NAPS = 500 };
-
-/* Takes all bytes but byte 0: possible only if no process has the file mapped. Then keeps that of slot 0; else pr->joined is
- * set. A process that only looks just asks. Returns 0; -1. */
-static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
-{
-    const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
-                                                   : locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
-    pr->joined = all == LOCKS_TAKEN;
-    if (pr->joined || all == LOCKS_FREE ||
-        (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) == 0))
-        return 0;
-    return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
 }
 
 /* ---- what dead processes committed ---- */
@@ -81,23 +64,6 @@ static int recover_slots(struct pairing *pr)
 
 /* ---- the pairing that is found ---- */
 
-/* An orphan. Returns 0: open the file again; -1. */
-static int reunite(struct pairing *pr, const struct pairing_wish *wish)
-{
-    const bool begun =
-        pr->record.inode == pr->identity.inode && identity_same_inode(&pr->identity, &pr->record);
-    persist_init(&pr->persist, pr->record.domain);
-    if (!begun) {
-        if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || orphan_adopt(pr) < 0)
-            return -1;
-    } else if (fsops_fsync(pr->lock) < 0) {
-        /* persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it would
-         * miss a reflection that has the new name. */
-        return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
-    }
-    return orphan_rename(pr);
-}
-
 /* Does what the verdict says about a file that no other process has mapped. Returns 1 done; 0 try again; -1. */
 static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish)
 {
@@ -113,7 +79,16 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
     case VERDICT_FORGET:
         return removal_forget(pr);
     case VERDICT_REUNITE:
-        return reunite(pr, wish);
+        persist_init(&pr->persist, pr->record.domain);
+        if (!identity_same_inode(&pr->identity, &pr->record)) {
+            if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || orphan_adopt(pr) < 0)
+                return -1;
+        } else if (fsops_fsync(pr->lock) < 0) {
+            /* Begun. persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it
+             * would miss a reflection that has the new name. */
+            return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
+        }
+        return orphan_rename(pr);
     case VERDICT_BEAR:
         if (birth_give(pr, wish) == 0)
             return 1;
@@ -133,19 +108,10 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
-    static const char zeros[MANIFEST_BYTES];
-    char *bytes HEAP = calloc(1, MANIFEST_BYTES);
-    if (!bytes)
-        return report_error(ENOMEM, "no memory to map %s", pr->path);
     const off_t length = fsops_length(pr->lock);
-    if (length < 0 || pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
+    const int found = area_read(pr->lock, &pr->record, NULL, &pr->copy);
+    if (length < 0 || found < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
-    enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    /* A manifest gets its length before its bytes. Any other file is not libato's: it may be a user's file that was renamed, and
-     * must not be overwritten. */
-    if (found == MANIFEST_UNBORN && length != MANIFEST_BYTES && length != MANIFEST_BORN_BYTES &&
-        (length > MANIFEST_BYTES || memcmp(bytes, zeros, MANIFEST_BYTES) != 0))
-        found = MANIFEST_DAMAGED;
     /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets PAIRING_NOT_YET below. */
     const enum verdict verdict =
@@ -219,16 +185,28 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
     int r = lookup(pr, wish);
     if (r == 0 && wish->only_looks)
         return PLAIN;
-    if (r >= 0 &&
-        ((wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0) ||
-         check_file_system(pr->folder.fd, wish, "the reflection folder", pr->folder.path) < 0))
+    if (r < 0 ||
+        (wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0) ||
+        check_file_system(pr->folder.fd, wish, "the reflection folder", pr->folder.path) < 0)
         return -1;
-    if (r >= 0 && !wish->only_looks)
+    if (!wish->only_looks)
         folder_follow(&pr->folder);
-    if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
-        r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish);
-    return r;
+    if ((r = take_manifest(pr, wish)) <= 0)
+        return r;
+    /* All bytes but byte 0 can be had only if no process has the file mapped. Then only that of slot 0 is kept. A process that only looks
+     * just asks. */
+    const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
+                                                   : locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
+    pr->joined = all == LOCKS_TAKEN;
+    if (all == LOCKS_FAILED ||
+        (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0))
+        return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
+    return open_locked(pr, wish);
 }
+
+/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
+ * this many naps, one second. */
+enum { NAPS = 500 };
 
 int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
 {
