@@ -33,7 +33,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
             EUCLEAN,
             "the manifest %s/%s is damaged: neither of its copies is valid. " PAIRING_BRING_BACK,
             pr->folder.path, pr->names.manifest);
-        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+        return VERDICT_FORGET;
     }
     if (found == MANIFEST_FOREIGN)
         return report_error(EUCLEAN,
@@ -154,7 +154,7 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
                  "there is a reflection %s/%s, but neither attribute, birth time nor "
                  "generation tells whether it belongs to %s",
                  pr->folder.path, pr->names.reflection, pr->path);
-    return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+    return VERDICT_FORGET;
 }
 
 /* ---- may it be used? ---- */

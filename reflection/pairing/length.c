@@ -205,22 +205,17 @@ int shrink_announce(struct pairing *pr, uint64_t to)
     return store_word(pr, MANIFEST_SHRINK_WORD, manifest_encode_size(pr->size));
 }
 
-/* Clears words of pages behind the end, and the last page's bits behind it, in one meta page. */
-static int clear_chunk(struct pairing *pr, uint64_t chunk)
+/* Clears words of pages behind the end, and the last page's bits behind it, in one meta page, of n entries. */
+static int clear_chunk(struct pairing *pr, const struct meta_chunk *c, int64_t n)
 {
     const uint32_t format = pr->record.format;
-    const uint64_t first = chunk * layout_chunk(format), end = pr->size / PAGE_BYTES,
-                   at = layout_meta_page(format, chunk);
-    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
-                                                                         words + CHUNK_PAGES;
-    if (!words)
-        return report_error(ENOMEM, "no memory to make %s shorter", pr->path);
-    const int64_t n = meta_read(pr->reflection, format, first, layout_chunk(format), words, pages);
+    const uint64_t *const pages = c->pages, first = c->first, end = pr->size / PAGE_BYTES,
+                          at = layout_meta_page(format, first / layout_chunk(format));
     int64_t i = 0;
     while (i < n && pages[i] < end)
         i++;
-    if (n <= i)
-        return n < 0 ? report_errno(errno, "cannot read the bitmaps of %s", pr->path) : 0;
+    if (i == n)
+        return 0;
     /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)
         return report_errno(errno, "cannot allocate the bitmaps of %s", pr->path);
@@ -264,13 +259,16 @@ int shrink_finish(struct pairing *pr)
     /* A sparse reflection keeps its length: the places of its pages are in any order. Of a dense one, later meta pages are cut off. */
     const bool dense = pr->record.format == LAYOUT_DENSE;
     const uint64_t last = pr->size / PAGE_BYTES / CHUNK_PAGES;
-    const off_t length = fsops_length(pr->reflection);
-    if (length < 0)
-        return report_errno(errno, "cannot find the length of the reflection of %s", pr->path);
-    FOR_EACH_META(chunk, pr->reflection, pr->record.format, dense ? last : 0,
-                  dense ? last + 1 : layout_chunks(LAYOUT_SPARSE, (uint64_t)length))
-    if (clear_chunk(pr, chunk) < 0)
-        return -1;
+    struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
+    int64_t n = c ? 1 : -1;
+    if (c && dense)
+        c->next = last;
+    while (n > 0 &&
+           (n = meta_step(pr->reflection, pr->record.format, dense ? last + 1 : UINT64_MAX, c)) > 0)
+        if (clear_chunk(pr, c, n) < 0)
+            return -1;
+    if (n < 0)
+        return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
     if ((dense && set_length(pr, pr->reflection, layout_reflection_bytes(LAYOUT_DENSE, pr->size),
                              false, "the reflection of ") < 0) ||
         set_length(pr, pr->original, pr->size, false, "") < 0)

@@ -163,14 +163,12 @@ static int find_orphan(struct pairing *pr, const struct attribute *a,
                         (found == ORPHAN_FOUND && (wish->prefer_file || wish->prefer_reflection));
     if (wish->only_looks || !chosen)
         return refuse_orphan(pr, found);
-    pr->orphan = true;
+    /* If its place is taken, that pairing comes first. */
     const struct pairing_names own = pairing_names(pr->identity.inode);
-    if (found == ORPHAN_FOUND && number != pr->identity.inode &&
-        folder_has(&pr->folder, own.manifest)) {
-        /* Its place is taken: that pairing comes first. */
+    pr->orphan = found == ORPHAN_BEGUN || number == pr->identity.inode ||
+                 !folder_has(&pr->folder, own.manifest);
+    if (!pr->orphan)
         pr->names = own;
-        pr->orphan = false;
-    }
     return 1;
 }
 
@@ -205,40 +203,6 @@ static bool source_was_plain(const struct pairing *pr, const struct attribute *a
     return plain;
 }
 
-/* Drops an attribute that names another file's reflection, or one that is lost. Returns 0: there is no pairing; -1. */
-static int drop(const struct pairing *pr, const char *why, const struct pairing_wish *wish)
-{
-    if (attribute_remove(pr->original, pr->path) < 0)
-        return -1;
-    report_log(REPORT_WARNING, "%s %s: it is mapped as it is, without its attribute user.ato%s",
-               pr->path, why, wish->prefer_file ? ", as ATO_PREFER_FILE asks" : "");
-    return 0;
-}
-
-/* The file carries the attribute of another one. */
-static int judge_copy(const struct pairing *pr, const struct attribute *a,
-                      const struct pairing_wish *wish)
-{
-    if (wish->only_looks)
-        return report_error(
-            EAGAIN,
-            "%s carries the attribute user.ato of the file that it was copied from: a process has "
-            "to map it for writing, or 'ato deploy' it, before it can be read",
-            pr->path);
-    /* The copied bytes may differ from the content of the source. And if the file was moved to another file system, the attribute
-     * may be the only trace of its reflection. */
-    if (wish->prefer_file || source_was_plain(pr, a, wish->folder))
-        return drop(pr, "was copied from another file", wish);
-    return report_error(
-        ESTALE,
-        "%s was copied or moved while it was not plain: the reflection of its source (inode "
-        "%" PRIu64 ", in '%s') may have held parts of the content, so its bytes may be outdated. "
-        "Make the source plain and copy it again; or bring the source's reflection and manifest to "
-        ".ato beside this file and map it with ATO_PREFER_REFLECTION; " PAIRING_KEEP_FILE
-        ", or remove the attribute user.ato",
-        pr->path, a->inode, a->folder);
-}
-
 int lookup_check_unused(const struct pairing *pr, const uint8_t id[16],
                         const struct pairing_wish *wish)
 {
@@ -251,18 +215,42 @@ int lookup_check_unused(const struct pairing *pr, const uint8_t id[16],
                               pr->path);
 }
 
-/* The attribute is the file's, and there is no manifest. */
-static int judge_lost(const struct pairing *pr, const struct attribute *a,
-                      const struct pairing_wish *wish)
+/* The file carries an attribute: that of another one, or its own, and there is no manifest. Returns 0 if it may be mapped as it is, and
+ * removes the attribute; -1. */
+static int judge_attribute(const struct pairing *pr, const struct attribute *a,
+                           const struct pairing_wish *wish)
 {
-    if (!wish->prefer_file)
+    const bool copied = a->inode != pr->identity.inode;
+    if (copied && wish->only_looks)
+        return report_error(
+            EAGAIN,
+            "%s carries the attribute user.ato of the file that it was copied from: a process has "
+            "to map it for writing, or 'ato deploy' it, before it can be read",
+            pr->path);
+    /* The copied bytes may differ from the content of the source. And if the file was moved to another file system, the attribute
+     * may be the only trace of its reflection. */
+    if (copied && !wish->prefer_file && !source_was_plain(pr, a, wish->folder))
+        return report_error(
+            ESTALE,
+            "%s was copied or moved while it was not plain: the reflection of its source (inode "
+            "%" PRIu64 ", in '%s') may have held parts of the content, so its bytes may be "
+            "outdated. Make the source plain and copy it again; or bring the source's reflection "
+            "and manifest to .ato beside this file and map it with "
+            "ATO_PREFER_REFLECTION; " PAIRING_KEEP_FILE ", or remove the attribute user.ato",
+            pr->path, a->inode, a->folder);
+    if (!copied && !wish->prefer_file)
         return report_error(
             ESTALE,
             "the reflection of %s is missing: it is neither in '%s', which the "
             "attribute user.ato names, nor in %.*s" FOLDER_NAME ". " PAIRING_BRING_BACK,
             pr->path, a->folder, (int)(strrchr(pr->path, '/') + 1 - pr->path), pr->path);
-    return lookup_check_unused(pr, a->id, wish) < 0 ? -1
-                                                    : drop(pr, "has lost its reflection", wish);
+    if ((!copied && lookup_check_unused(pr, a->id, wish) < 0) ||
+        attribute_remove(pr->original, pr->path) < 0)
+        return -1;
+    report_log(REPORT_WARNING, "%s %s: it is mapped as it is, without its attribute user.ato%s",
+               pr->path, copied ? "was copied from another file" : "has lost its reflection",
+               wish->prefer_file ? ", as ATO_PREFER_FILE asks" : "");
+    return 0;
 }
 
 int lookup(struct pairing *pr, const struct pairing_wish *wish)
@@ -301,7 +289,7 @@ int lookup(struct pairing *pr, const struct pairing_wish *wish)
     if (slash)
         memmove(slash, slash + 1, strlen(slash));
     if (there == 0 && named)
-        there = copied ? judge_copy(pr, a, wish) : judge_lost(pr, a, wish);
+        there = judge_attribute(pr, a, wish);
     if (there != 0)
         return there;
     folder_close(&pr->folder);

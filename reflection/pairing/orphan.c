@@ -111,12 +111,8 @@ int orphan_is_claimed(const struct folder *f, const char *path, uint64_t inode,
     return around.claimed;
 }
 
-/* How well a manifest fits: the best one is the file's, if there is only one. */
-enum fit { FIT_SIZE = 1, FIT_TIME };
-
-/* Returns what orphan_look() does. *fit: if it may be the file's. */
-static enum orphan_finding look(const struct folder *f, const struct orphan_of *of, uint64_t number,
-                                int lock, enum fit *fit)
+enum orphan_finding orphan_look(const struct folder *f, const struct orphan_of *of, uint64_t number,
+                                int lock)
 {
     const struct identity *is = of->identity;
     const bool beside = orphan_is_beside(f, of->path);
@@ -151,22 +147,13 @@ static enum orphan_finding look(const struct folder *f, const struct orphan_of *
     const int holds = orphan_holds(f, number, lock, &r, of->file);
     if (holds < 0 || (holds && beside && folder_each_name(f, "..", visit_around, &around) < 0))
         return ORPHAN_FAILED;
-    *fit = of->attribute || time_fits(&r, is) ? FIT_TIME : FIT_SIZE;
     return !holds || around.owner ? ORPHAN_NONE : around.rival ? ORPHAN_SEVERAL : ORPHAN_FOUND;
-}
-
-enum orphan_finding orphan_look(const struct folder *f, const struct orphan_of *of, uint64_t number,
-                                int lock)
-{
-    enum fit fit;
-    return look(f, of, number, lock, &fit);
 }
 
 struct search {
     const struct folder *folder;
     const struct orphan_of *of;
-    uint64_t number; /* of the best one */
-    enum fit best;
+    uint64_t number; /* of what is found */
     enum orphan_finding found;
 };
 
@@ -178,26 +165,22 @@ static int open_manifest(const struct folder *f, const char *name)
 static int visit(void *arg, const char *name)
 {
     struct search *s = arg;
-    enum fit fit = FIT_SIZE;
     const uint64_t number = pairing_number(name);
     const int fd = number ? open_manifest(s->folder, name) : -1;
     if (fd < 0) /* one that may not be opened is not the caller's */
         return !number || errno == ENOENT || errno == EACCES || errno == EPERM || errno == ELOOP
                    ? 0
                    : folder_error(s->folder, name, "cannot open the manifest");
-    const enum orphan_finding found = look(s->folder, s->of, number, fd, &fit);
+    const enum orphan_finding found = orphan_look(s->folder, s->of, number, fd);
     KEEP_ERRNO();
     close(fd);
-    if (found == ORPHAN_NONE || found == ORPHAN_FAILED || s->found == ORPHAN_BEGUN)
-        return found == ORPHAN_FAILED ? -1 : 0;
-    if (found != ORPHAN_BEGUN && fit <= s->best) {
-        s->found = fit == s->best ? ORPHAN_SEVERAL : s->found;
-        return 0;
+    if (found == ORPHAN_BEGUN || (found > ORPHAN_NONE && s->found == ORPHAN_NONE)) {
+        s->found = found;
+        s->number = number;
+    } else if (found > ORPHAN_NONE && s->found != ORPHAN_BEGUN) {
+        s->found = ORPHAN_SEVERAL;
     }
-    s->best = fit;
-    s->number = number;
-    s->found = found;
-    return 0;
+    return found == ORPHAN_FAILED ? -1 : 0;
 }
 
 enum orphan_finding orphan_find(struct folder *f, const struct orphan_of *of, uint64_t *number)

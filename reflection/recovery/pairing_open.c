@@ -64,13 +64,23 @@ static int recover_slots(struct pairing *pr)
 
 /* ---- the pairing that is found ---- */
 
-/* Does what the verdict says about a file that no other process has mapped. Returns 1 done; 0 try again; -1. */
-static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish)
+/* What became of one try to open a pairing. */
+enum outcome {
+    FAILED = -1, /* as report_error() returns */
+    AGAIN,       /* as removal.h's functions return: what is there now is to be looked at */
+    DONE,
+    NOT_YET = PAIRING_NOT_YET, /* the process that has the locks is not ready, or is dying */
+    PLAIN,                     /* wish->only_looks: there is no pairing */
+};
+
+/* Does what the verdict says about a file that no other process has mapped. Returns DONE, AGAIN or FAILED. */
+static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
+                               const struct pairing_wish *wish)
 {
     switch (verdict) {
     case VERDICT_ADOPT:
         if (recover_slots(pr) == 0 && adopt(pr, wish) == 0)
-            return 1;
+            return DONE;
         if (errno == ESTALE)
             return adopt_anew(pr, wish);
         return errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : -1;
@@ -91,19 +101,15 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
         return orphan_rename(pr);
     case VERDICT_BEAR:
         if (birth_give(pr, wish) == 0)
-            return 1;
+            return DONE;
         removal_of_failed_birth(pr);
-        return -1;
+        return FAILED;
     default: /* VERDICT_START_OVER */
         return removal_start_over(pr);
     }
 }
 
-/* One try. Returns 1 done; 0 try again; PAIRING_NOT_YET when the process that has the locks is done or dead; PLAIN if
- * wish->only_looks, and there is no pairing; -1 error. */
-enum { PLAIN = 3 };
-
-static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
+static enum outcome open_locked(struct pairing *pr, const struct pairing_wish *wish)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -119,8 +125,9 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
             ? adoption_verdict(pr, found, wish)
             : VERDICT_BEAR;
     if (verdict == VERDICT_AGAIN)
-        return 0;
-    if (verdict == VERDICT_REFUSE || (verdict == VERDICT_FORGET && pr->joined))
+        return AGAIN;
+    if (verdict == VERDICT_REFUSE ||
+        (verdict == VERDICT_FORGET && (pr->joined || !wish->prefer_file)))
         return -1;
     if (wish->only_looks && !pr->joined && verdict != VERDICT_ADOPT &&
         verdict != VERDICT_START_OVER)
@@ -146,7 +153,7 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
     }
     if (pr->joined) {
         const int r = adopt_joined(pr, wish);
-        return r == 0 ? 1 : r;
+        return r == 0 ? DONE : (enum outcome)r;
     }
     if (found == MANIFEST_VALID && !pr->orphan) {
         pr->before = pr->record;
@@ -174,7 +181,7 @@ static int check_file_system(int fd, const struct pairing_wish *wish, const char
                 : 0;
 }
 
-static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
+static enum outcome try_to_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -192,7 +199,7 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
     if (!wish->only_looks)
         folder_follow(&pr->folder);
     if ((r = take_manifest(pr, wish)) <= 0)
-        return r;
+        return r < 0 ? FAILED : AGAIN;
     /* All bytes but byte 0 can be had only if no process has the file mapped. Then only that of slot 0 is kept. A process that only looks
      * just asks. */
     const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
@@ -212,21 +219,21 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     pairing_let_go(pr);
     for (int naps = 0;;) {
-        const int r = try_to_find(pr, wish);
-        if (r == 1)
+        const enum outcome r = try_to_find(pr, wish);
+        if (r == DONE)
             return 0;
         pairing_let_go(pr);
-        if (r == PLAIN)
-            return 0;
-        if (r == 0 && wish->only_looks)
+        if (r == PLAIN || r == FAILED)
+            return r == PLAIN ? 0 : -1;
+        if (r == AGAIN && wish->only_looks) {
             report_quietly(EBUSY, "%s is being mapped or unmapped all the time", pr->path);
-        if (r >= 0 && wish->only_looks)
-            return r == 0 ? PAIRING_BUSY : r;
-        if (r < 0)
-            return -1;
-        if (r == PAIRING_NOT_YET && naps++ == NAPS)
+            return PAIRING_BUSY;
+        }
+        if (wish->only_looks)
+            return PAIRING_NOT_YET;
+        if (r == NOT_YET && naps++ == NAPS)
             return report_aloud();
-        if (r == PAIRING_NOT_YET)
+        if (r == NOT_YET)
             nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
     }
 }
