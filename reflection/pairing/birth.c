@@ -7,7 +7,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/guard.h"
-#include "reflection/pairing/orphan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,13 +165,11 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 /* persist-order P1 (readers: adopt(), in a later pairing_open; lookup()): reflection and names are durable before the
  * record, which says `in use`; that before the attribute; and that before anything is stored. So if a birth is cut, a manifest
  * without the attribute holds nothing, and an attribute has all that it needs. */
-int birth_finish(struct pairing *pr)
+int birth_finish(struct pairing *pr, bool marks)
 {
     struct persist p = pr->persist;
     if (fsops_fsync(pr->reflection) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
-    /* A marked folder is not searched for orphans. */
-    const bool marks = folder_is_marked(&pr->folder) || !orphan_any(&pr->folder);
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, marks) < 0)
         return -1;
     if (p.domain == PERSIST_MSYNC) {

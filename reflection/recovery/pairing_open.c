@@ -266,7 +266,10 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
     identity_to_record(&pr->identity, &pr->record);
     if (area_note_own(pr->lock, &pr->record) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
-    return pr->newborn ? birth_finish(pr) : birth_write_record(pr);
+    if (!pr->newborn)
+        return birth_write_record(pr);
+    /* A marked folder is not searched for orphans. */
+    return birth_finish(pr, folder_is_marked(&pr->folder) || !orphan_any(&pr->folder));
 }
 
 void pairing_stamp(struct pairing *pr)
