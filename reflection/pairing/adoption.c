@@ -358,7 +358,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     if (birth_allocate(pr) < 0)
         return -1;
     follow(pr);
-    if (pr->record.state == MANIFEST_IN_USE && area_are_lost(&pr->record))
+    if (was_used && area_are_lost(r))
         report_log(REPORT_WARNING,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",

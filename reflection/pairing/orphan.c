@@ -244,7 +244,6 @@ int orphan_adopt(struct pairing *pr)
     if (!is_in_place(pr) && identity_random(r->id, sizeof(r->id)) < 0)
         return -1;
     identity_to_record(&pr->identity, r);
-    r->device = pr->identity.device;
     r->known &= pr->has_attributes ? ~0u : ~MANIFEST_KNOWS_ATTRIBUTE;
     r->clean_size = (uint64_t)st.st_size;
     r->clean_mtime_sec = st.st_mtim.tv_sec;
