@@ -133,7 +133,8 @@ int64_t area_bytes(int lock, unsigned slot, uint64_t length)
         if (pread(lock, &line, sizeof(line), (off_t)at) < 0)
             return -1;
         const uint64_t words = line.words < LANE_MAX_WORDS ? line.words : LANE_MAX_WORDS;
-        asked = LANE_HEAD_BYTES + words * sizeof(struct lane_word);
+        /* With room for a word if a torn line has a sequence alone. */
+        asked = LANE_HEAD_BYTES + (words ? words : 1) * sizeof(struct lane_word);
     }
     return (int64_t)(asked < there ? asked : there);
 }
