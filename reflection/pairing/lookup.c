@@ -174,29 +174,39 @@ static int find_orphan(struct pairing *pr, const struct attribute *a,
 
 /* ---- a copy ---- */
 
-/* Returns true if the source of a copy, whose attribute that is, is known to have had all slices in O when it was copied. Its present
+/* Returns 1 if the source of a copy, whose attribute that is, is known to have had all slices in O when it was copied; 0 if not; -1. Its present
  * state is not enough: it may have been deployed since. But each session with stores leaves a new mtime, and a tool that copies
  * attributes copies mtime too. */
-static bool source_was_plain(const struct pairing *pr, const struct attribute *a, const char *wish)
+static int source_was_plain(const struct pairing *pr, const struct attribute *a, const char *wish)
 {
     const struct pairing_names n = pairing_names(a->inode);
     struct folder *f HEAP = malloc(sizeof(*f));
     struct manifest_record r;
-    bool plain = false;
+    struct stat st = {0};
+    int plain = 0, there, named = 0, found = 0;
     if (!f)
-        return false;
+        return report_error(ENOMEM, "no memory to look for the source of %s", pr->path);
     f->fd = -1;
-    for (unsigned i = 0; !plain && next_folder(pr, a, wish, &i, f) > 0;) {
-        const int fd =
-            folder_open_file(f, n.manifest, O_RDONLY, &pr->identity.trust, "the manifest");
-        if (fd < 0)
+    for (unsigned i = 0; plain == 0 && (there = next_folder(pr, a, wish, &i, f)) != 0;) {
+        const int fd = there < 0 ? -1
+                                 : folder_open_file(f, n.manifest, O_RDONLY, &pr->identity.trust,
+                                                    "the manifest");
+        if (fd < 0) {
+            plain = there < 0 || errno != ENOENT ? -1 : 0;
             continue;
+        }
         /* First the words: a process may have mapped the source meanwhile, and brought slices home, which the record says; or be
          * just setting it aside. */
-        plain = meta_holds_slices(f, a->inode) == 0 && folder_names(f, n.manifest, fd) == 1 &&
-                folder_has(f, n.reflection) && area_read(fd, &r, NULL, NULL) == MANIFEST_VALID &&
-                memcmp(r.id, a->id, 16) == 0 && r.inode == a->inode && r.state == MANIFEST_CLEAN &&
-                identity_unwritten(&pr->identity, &r);
+        const int holds = meta_holds_slices(f, a->inode);
+        if (holds < 0 || (named = folder_names(f, n.manifest, fd)) < 0 ||
+            (found = area_read(fd, &r, NULL, NULL)) < 0 ||
+            (fstatat(f->fd, n.reflection, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT))
+            plain = folder_error(f, n.manifest, "cannot read the pairing of");
+        else
+            plain = !holds && named && st.st_mode && found == MANIFEST_VALID &&
+                    memcmp(r.id, a->id, 16) == 0 && r.inode == a->inode &&
+                    r.state == MANIFEST_CLEAN && identity_unwritten(&pr->identity, &r);
+        KEEP_ERRNO();
         close(fd);
     }
     folder_close(f);
@@ -229,7 +239,10 @@ static int judge_attribute(const struct pairing *pr, const struct attribute *a,
             pr->path);
     /* The copied bytes may differ from the content of the source. And if the file was moved to another file system, the attribute
      * may be the only trace of its reflection. */
-    if (copied && !wish->prefer_file && !source_was_plain(pr, a, wish->folder))
+    const int plain = !copied || wish->prefer_file ? 1 : source_was_plain(pr, a, wish->folder);
+    if (plain < 0)
+        return -1;
+    if (!plain)
         return report_error(
             ESTALE,
             "%s was copied or moved while it was not plain: the reflection of its source (inode "
