@@ -33,25 +33,23 @@ static bool try_small(struct file *f, struct taken_lane *lane)
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     lane->of = f;
     lane->number = (unsigned)__builtin_ctz(idle);
-    lane->lane = lane_small(f->area, lane->number);
+    lane->lane = lane_small(f->area.at, lane->number);
     lane->retired = f->retired[lane->number];
     return true;
 }
 
 static int map_area(struct file *f)
 {
-    const struct pairing *pr = &f->pairing;
     mutex_lock(MUTEX_LANES);
-    char *area = f->area ? NULL : area_map(pr->lock, pr->slot, pr->path, &f->pairing.faults);
-    if (area) {
-        f->area = area;
+    int r = 0;
+    if (!f->area.at &&
+        (r = area_map(&f->pairing, f->pairing.slot, MANIFEST_AREA_BYTES, &f->area)) == 0) {
         for (unsigned i = 0; i < LANE_SMALL; i++) {
-            const struct lane lane = lane_small(area, i);
+            const struct lane lane = lane_small(f->area.at, i);
             f->retired[i] = lane_retired(&lane);
         }
         __atomic_store_n(&f->idle_lanes, (1u << LANE_SMALL) - 1, __ATOMIC_RELEASE);
     }
-    const int r = f->area ? 0 : -1;
     mutex_unlock(MUTEX_LANES);
     return r;
 }
@@ -82,8 +80,8 @@ static int take_long(struct file *f, uint64_t words, struct taken_lane *lane)
                                 (unsigned long long)LANE_SMALL_WORDS, pr->path);
         clock_nap(NAP_NS);
     }
-    if (area_map_long(pr->lock, words, f->persist.domain, pr->path, &f->pairing.faults,
-                      &f->long_lane) < 0) {
+    if (lane_bytes(words) > f->long_lane.bytes &&
+        area_map(&f->pairing, MANIFEST_SLOTS, lane_bytes(words), &f->long_lane) < 0) {
         __atomic_store_n(user, 0, __ATOMIC_RELEASE);
         return -1;
     }
@@ -142,7 +140,7 @@ void lanes_give(const struct taken_lane *lane, bool in_doubt)
 
 void lanes_detach(struct file *f)
 {
-    area_unmap(f->area);
-    f->area = NULL;
-    area_unmap_long(&f->long_lane);
+    fault_unmap(f->area.at, f->area.bytes);
+    fault_unmap(f->long_lane.at, f->long_lane.bytes);
+    f->area = f->long_lane = (struct lane){0};
 }

@@ -62,7 +62,8 @@ struct file {
     uint64_t empty_to;
     uint8_t clock; /* grows by 1 with every FILE_TICK bytes that a thread writes */
     /* Where its commits of several words go (lanes.h). */
-    char *area; /* of this process's slot in the manifest; NULL: not mapped yet */
+    struct lane
+        area; /* of this process's slot in the manifest, all its lanes; .at NULL: not mapped yet */
     /* lane_retired() of each. A load from there would wait for what was just stored past the caches at the same place of a page. */
     uint64_t retired[LANE_SMALL];
     uint32_t idle_lanes; /* one bit for each lane there */

@@ -195,7 +195,7 @@ static int check_manifest(const struct pairing *pr)
 {
     struct manifest_record is;
     const int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-    if (named > 0 && area_read(pr->lock, &is, NULL) == MANIFEST_VALID &&
+    if (named > 0 && area_read(pr->lock, &is, NULL, NULL) == MANIFEST_VALID &&
         memcmp(is.id, pr->record.id, sizeof(is.id)) == 0 && is.state == MANIFEST_IN_USE)
         return 0;
     return named < 0 ? -1

@@ -54,11 +54,12 @@ enum manifest_finding manifest_read(const void *bytes, struct manifest_record *r
     return MANIFEST_VALID;
 }
 
-const char *manifest_advice(uint32_t version, uint32_t known)
+const char *manifest_advice(uint32_t version)
 {
-    return version < known ? "an older libato made it: make the file plain with that one ('ato "
-                             "deploy'), then use this one"
-                           : "a newer libato made it: use that one";
+    return version < MANIFEST_VERSION
+               ? "an older libato made it: make the file plain with that one ('ato deploy'), then "
+                 "use this one"
+               : "a newer libato made it: use that one";
 }
 
 int manifest_write(const struct persist *p, void *bytes, struct manifest_record *record, int *which)

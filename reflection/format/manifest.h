@@ -153,9 +153,8 @@ enum manifest_finding {
  * valid, 1, so that the first write goes to copy A. */
 enum manifest_finding manifest_read(const void *bytes, struct manifest_record *record, int *which);
 
-/* Returns what a user can do about a manifest of another version: the end of a sentence. `known`: the version that
- * this library reads. */
-const char *manifest_advice(uint32_t version, uint32_t known);
+/* Returns what a user can do about a manifest of another version: the end of a sentence. */
+const char *manifest_advice(uint32_t version);
 
 /* Writes `record`, with the next sequence and its checksum, over the copy that is not *which, and changes
  * *which to that copy. Durable when it returns 0. -1 and errno (EIO) when the medium fails. */

@@ -12,7 +12,6 @@
 #include "reflection/pairing/meta.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/pairing/reunion.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +33,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
             EUCLEAN,
             "the manifest %s/%s is damaged: neither of its copies is valid. " PAIRING_BRING_BACK,
             pr->folder.path, pr->names.manifest);
-        return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+        return VERDICT_FORGET;
     }
     if (found == MANIFEST_FOREIGN)
         return report_error(EUCLEAN,
@@ -42,7 +41,7 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                             "version %d and formats 0 and 1; %s",
                             pr->folder.path, pr->names.manifest, pr->record.version,
                             pr->record.format, MANIFEST_VERSION,
-                            manifest_advice(pr->record.version, MANIFEST_VERSION));
+                            manifest_advice(pr->record.version));
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
     int holds = wish->prefer_file ? meta_holds_slices(&pr->folder, pr->identity.inode) : 0;
@@ -57,55 +56,6 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
         pr->path, pr->folder.path, pr->names.manifest);
 }
 
-/* area_is_copy(), with a sentence. */
-static int is_copy(const struct pairing *pr)
-{
-    const int copy = area_is_copy(pr->lock, &pr->record);
-    return copy < 0 ? folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest")
-                    : copy;
-}
-
-/* Looks at the manifest `lock` of another file, in whose name is the number of this one. Returns 0 if it may be set aside; -1 with a
- * sentence if it holds content of a file that was restored with another number. */
-static int check_number(const struct pairing *pr, int lock, const struct manifest_record *r,
-                        const struct pairing_wish *wish)
-{
-    const struct pairing_names n = pairing_names(pr->identity.inode);
-    const int holds = orphan_holds(&pr->folder, pr->identity.inode, lock, r, -1);
-    if (holds <= 0)
-        return holds;
-    const int claimed = orphan_is_claimed(&pr->folder, pr->path, pr->identity.inode, r),
-              copy = claimed ? claimed : area_is_copy(lock, r);
-    if (copy < 0)
-        return folder_error(&pr->folder, n.manifest, "cannot tell whose the manifest is");
-    if (!copy || (!claimed && wish->prefer_file))
-        return 0;
-    return report_error(
-        ESTALE,
-        "the reflection %s/%s has the inode number of %s, and belongs to another restored file: "
-        "copy this file with its attributes and times to a new name, and rename the copy to the "
-        "old one ('cp -a', 'mv'), so that it has another inode number",
-        pr->folder.path, n.reflection, pr->path);
-}
-
-/* The same of a file whose orphan has another number. */
-static int check_own_number(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    const struct pairing_names n = pairing_names(pr->identity.inode);
-    struct manifest_record r;
-    const int fd =
-        openat(pr->folder.fd, n.manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 0
-                               : folder_error(&pr->folder, n.manifest, "cannot open the manifest");
-    const bool other =
-        area_read(fd, &r, NULL) == MANIFEST_VALID && !identity_same_inode(&pr->identity, &r);
-    const int result = other ? check_number(pr, fd, &r, wish) : 0;
-    KEEP_ERRNO();
-    close(fd);
-    return result;
-}
-
 /* `a`: with another inode; NULL: there is none. */
 static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding found,
                               const struct attribute *a, const struct pairing_wish *wish)
@@ -117,9 +67,6 @@ static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding fo
     case ORPHAN_FAILED:
         return VERDICT_REFUSE;
     case ORPHAN_FOUND:
-        if (pairing_number(pr->names.manifest) != pr->identity.inode &&
-            check_own_number(pr, wish) < 0)
-            return VERDICT_REFUSE;
         return wish->prefer_file ? VERDICT_FORGET : VERDICT_REUNITE;
     case ORPHAN_BEGUN:
         return VERDICT_REUNITE;
@@ -132,6 +79,7 @@ static enum verdict of_orphan(const struct pairing *pr, enum manifest_finding fo
 static enum verdict of_another_file(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const struct manifest_record *r = &pr->record;
+    const uint64_t inode = pr->identity.inode;
     /* In a folder that the user chose, files of several file systems meet, and one inode number may be in use twice: never set
      * aside the pairing of a file that exists. */
     if (r->device != pr->identity.device && wish->folder)
@@ -142,7 +90,20 @@ static enum verdict of_another_file(const struct pairing *pr, const struct pairi
     if (pr->joined)
         return report_error(EBUSY, "the reflection %s/%s belongs to another file, which is mapped",
                             pr->folder.path, pr->names.reflection);
-    return check_number(pr, pr->lock, r, wish) < 0 ? VERDICT_REFUSE : VERDICT_SET_ASIDE;
+    /* It may hold content of a file that was restored with another number. */
+    const int holds = orphan_holds(&pr->folder, inode, pr->lock, r, -1);
+    const int claimed = holds > 0 ? orphan_is_claimed(&pr->folder, pr->path, inode, r) : holds;
+    const int copy = holds > 0 && claimed == 0 ? area_is_copy(pr->lock, r) : claimed;
+    if (copy < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot tell whose the manifest is");
+    if (!copy || (!claimed && wish->prefer_file))
+        return VERDICT_SET_ASIDE;
+    return report_error(
+        ESTALE,
+        "the reflection %s/%s has the inode number of %s, and belongs to another restored file: "
+        "copy this file with its attributes and times to a new name, and rename the copy to the "
+        "old one ('cp -a', 'mv'), so that it has another inode number",
+        pr->folder.path, pr->names.reflection, pr->path);
 }
 
 enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
@@ -165,17 +126,18 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
     const bool same = identity_same_inode(&pr->identity, r);
     /* A folder beside the file was copied with it, or moved; another one may serve a file of another file system, which is in use. */
     const bool beside = orphan_is_beside(&pr->folder, pr->path);
-    const int moved = same || beside ? 1 : is_copy(pr);
+    const int moved = same || beside ? 1 : area_is_copy(pr->lock, r);
     if (moved < 0)
-        return VERDICT_REFUSE;
+        return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
     if (carries && (r->inode != a.inode || memcmp(a.id, r->id, 16) != 0 || !moved)) {
         report_error(ESTALE,
                      "the manifest %s/%s belongs to another file or pairing than the attribute of "
                      "%s says: was it copied together with its attribute?",
                      pr->folder.path, pr->names.manifest, pr->path);
         const bool may = r->device == pr->identity.device || beside;
-        return may && wish->prefer_file && lookup_check_unused(pr, &a, wish) == 0 ? VERDICT_FORGET
-                                                                                  : VERDICT_REFUSE;
+        return may && wish->prefer_file && lookup_check_unused(pr, a.id, wish) == 0
+                   ? VERDICT_FORGET
+                   : VERDICT_REFUSE;
     }
     if (carries)
         r->known |= MANIFEST_KNOWS_ATTRIBUTE; /* a cut birth may not have noted it */
@@ -192,7 +154,7 @@ enum verdict adoption_verdict(struct pairing *pr, enum manifest_finding found,
                  "there is a reflection %s/%s, but neither attribute, birth time nor "
                  "generation tells whether it belongs to %s",
                  pr->folder.path, pr->names.reflection, pr->path);
-    return wish->prefer_file ? VERDICT_FORGET : VERDICT_REFUSE;
+    return VERDICT_FORGET;
 }
 
 /* ---- may it be used? ---- */
@@ -210,34 +172,32 @@ static const char *tell_time(char to[WHEN], int64_t seconds, uint64_t nanosecond
     return to;
 }
 
+/* Returns 0 if the reflection is preferred; else -1 with ESTALE. `what`, about "it", makes the two sides differ. */
+static int prefer(const struct pairing *pr, const struct pairing_wish *wish, const char *what)
+{
+    if (!wish->prefer_reflection)
+        return report_error(
+            ESTALE, "%s: %s, and its reflection %s/%s holds parts of the content: " PAIRING_CHOOSE,
+            pr->path, what, pr->folder.path, pr->names.reflection);
+    report_log(REPORT_WARNING,
+               "%s: %s; its reflection is used all the same, as ATO_PREFER_REFLECTION asks",
+               pr->path, what);
+    return 0;
+}
+
 static int check_not_written(const struct pairing *pr, const struct pairing_wish *wish)
 {
     const struct manifest_record *r = &pr->record;
     const struct identity *identity = &pr->identity;
+    char is[WHEN], was[WHEN], what[2 * WHEN + 100];
     if (identity_unwritten(identity, r))
         return 0;
-    if (identity->size == r->clean_size && wish->prefer_reflection) {
-        report_log(REPORT_WARNING,
-                   "another program wrote to %s since it was unmapped; its reflection is used all "
-                   "the same, as ATO_PREFER_REFLECTION asks",
-                   pr->path);
-        return 0;
-    }
-    if (identity->size != r->clean_size)
-        return report_error(
-            ESTALE,
-            "another program wrote to %s since it was unmapped (it has %" PRIu64
-            " bytes, and had %" PRIu64 "), and its reflection %s/%" PRIu64
-            " holds parts of the content: give it that length again, or, " PAIRING_KEEP_FILE,
-            pr->path, identity->size, r->clean_size, pr->folder.path, identity->inode);
-    char is[WHEN], was[WHEN];
-    return report_error(
-        ESTALE,
-        "another program wrote to %s since it was unmapped (its time of modification is "
-        "%s, and was %s), and its reflection %s/%" PRIu64
-        " holds parts of the content: " PAIRING_CHOOSE,
-        pr->path, tell_time(is, identity->mtime_sec, identity->mtime_nsec),
-        tell_time(was, r->clean_mtime_sec, r->clean_mtime_nsec), pr->folder.path, identity->inode);
+    (void)snprintf(what, sizeof(what),
+                   "another program wrote to it since it was unmapped (its time of modification is "
+                   "%s, and was %s)",
+                   tell_time(is, identity->mtime_sec, identity->mtime_nsec),
+                   tell_time(was, r->clean_mtime_sec, r->clean_mtime_nsec));
+    return prefer(pr, wish, what);
 }
 
 static int check_reflection(struct pairing *pr, const struct pairing_wish *wish, uint64_t size)
@@ -279,24 +239,6 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
     return 0;
 }
 
-/* I5: a bitmap must not name slices beyond the end, or beyond that of what was cut off. Sparse: place_build() checks it. No other process
- * has the file mapped. */
-static int check_words(const struct pairing *pr)
-{
-    uint64_t page;
-    if (pr->record.format == LAYOUT_SPARSE)
-        return 0;
-    const int found =
-        meta_find_beyond(pr->reflection, growth_longest(pr->size, shrink_from(pr)), &page);
-    if (found < 0)
-        return folder_error(&pr->folder, pr->names.reflection, "cannot read the bitmaps of");
-    return found ? report_error(EUCLEAN,
-                                "the reflection %s/%s is damaged: it has slices of page %" PRIu64
-                                " that lie beyond the end of the file. " PAIRING_BRING_BACK,
-                                pr->folder.path, pr->names.reflection, page)
-                 : 0;
-}
-
 /* Returns 0 if the file has the attribute, or need not have it; 1 if it is to be set: a birth was cut before that, and nothing is
  * stored; or a reunion, before its last step; or it was taken away, and the reflection is preferred; -1 with ESTALE if it was taken
  * away. */
@@ -308,19 +250,9 @@ static int look_for_attribute(const struct pairing *pr, const struct pairing_wis
     if (attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
         return a.inode != pr->identity.inode;
     const int holds = meta_holds_slices(&pr->folder, pr->identity.inode);
-    if (holds <= 0)
-        return holds < 0 ? -1 : 1;
-    if (wish->prefer_reflection) {
-        report_log(REPORT_WARNING,
-                   "the attribute user.ato of %s was taken away; it gets it again, as "
-                   "ATO_PREFER_REFLECTION asks",
-                   pr->path);
-        return 1;
-    }
-    return report_error(
-        ESTALE,
-        "%s has a reflection %s/%s, but its attribute user.ato was taken away: " PAIRING_CHOOSE,
-        pr->path, pr->folder.path, pr->names.reflection);
+    return holds < 0 || (holds && prefer(pr, wish, "its attribute user.ato was taken away") < 0)
+               ? -1
+               : 1;
 }
 
 /* Gives the files of the pairing owner, group and mode of the original, which may have changed: the
@@ -370,79 +302,63 @@ int adopt_joined(struct pairing *pr, const struct pairing_wish *wish)
     return settle_manifest(pr) < 0 ? -1 : wish->join(pr, wish->arg);
 }
 
-/* A folder with reflections was copied, and lies beside another name of the file, which a process has mapped by the folder's source. */
-static int check_not_used(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    const bool same =
-        pr->record.device == pr->identity.device && pr->record.inode == pr->identity.inode;
-    const int used = same && wish->is_used ? wish->is_used(pr->record.id, &pr->identity.trust) : 0;
-    return used <= 0
-               ? used
-               : report_error(EBUSY,
-                              "a process has %s mapped by another name, whose reflection %s/%s "
-                              "is a copy of: unmap the file there first",
-                              pr->path, pr->folder.path, pr->names.reflection);
-}
-
-/* After a kill, the file was replaced by one with its attribute and, by chance, its inode number: a backup, of an earlier moment.
- * (A manifest that is a copy came with the file.) */
-static int check_not_replaced(const struct pairing *pr, const struct pairing_wish *wish, bool copy)
-{
-    if (copy || pr->orphan || pr->record.state != MANIFEST_IN_USE ||
-        identity_same_inode(&pr->identity, &pr->record))
-        return 0;
-    if (wish->prefer_reflection) {
-        report_log(REPORT_WARNING,
-                   "%s was replaced, by a backup of an earlier moment; its reflection is used all "
-                   "the same, as ATO_PREFER_REFLECTION asks",
-                   pr->path);
-        return 0;
-    }
-    return report_error(
-        ESTALE,
-        "%s was replaced, by a backup of an earlier moment, and its reflection %s/%s holds parts "
-        "of the later content: " PAIRING_CHOOSE,
-        pr->path, pr->folder.path, pr->names.reflection);
-}
-
-/* After a kill, by the guard; after an unmap, times tell (check_not_written()). */
-static int check_not_overwritten(struct pairing *pr, const struct pairing_wish *wish)
-{
-    if (pr->record.state != MANIFEST_IN_USE && !wish->prefer_reflection)
-        return 0;
-    const int r = guard_check(pr, &pr->record.guard, pr->size);
-    if (r == 0 || errno != ESTALE || !wish->prefer_reflection)
-        return r;
-    report_log(REPORT_WARNING,
-               "another program overwrote %s; its reflection is used all the same, as "
-               "ATO_PREFER_REFLECTION asks",
-               pr->path);
-    return guard_renew(pr);
-}
-
 int adopt(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const int copy = is_copy(pr), unfinished = copy < 0 ? -1 : look_for_attribute(pr, wish);
-    if (unfinished < 0 || check_not_replaced(pr, wish, copy) < 0 ||
-        (copy && check_not_used(pr, wish) < 0))
+    const struct manifest_record *const r = &pr->record;
+    const bool was_used = r->state == MANIFEST_IN_USE;
+    const int unfinished = look_for_attribute(pr, wish), copy = area_is_copy(pr->lock, r);
+    if (copy < 0)
+        return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
+    if (unfinished < 0)
+        return -1;
+    /* After a kill, the file was replaced by one with its attribute and, by chance, its inode number. (A manifest that is a copy
+     * came with the file.) */
+    if (!copy && !pr->orphan && was_used && !identity_same_inode(&pr->identity, r) &&
+        prefer(pr, wish, "it was replaced, by a backup of an earlier moment") < 0)
+        return -1;
+    /* A folder with reflections was copied, and lies beside another name of the file, which a process has mapped by the folder's
+     * source. */
+    if (copy && r->device == pr->identity.device && r->inode == pr->identity.inode &&
+        lookup_check_unused(pr, r->id, wish) < 0)
         return -1;
     if (pairing_refresh_size(pr) < 0) {
         if (unfinished) /* of a cut birth the record may be durable, and the size not */
             errno = ESTALE;
         return -1;
     }
-    if ((pr->record.state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0) ||
-        growth_settle(pr) < 0)
+    if (growth_settle(pr) < 0 || (r->state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0))
         return -1;
     pr->identity.size = pr->size;
-    if (check_reflection(pr, wish, pr->size) < 0 || check_words(pr) < 0 ||
-        check_not_overwritten(pr, wish) < 0)
+    if (check_reflection(pr, wish, pr->size) < 0)
         return -1;
+    /* I5: a bitmap must not name slices beyond the end, or beyond that of what was cut off. Sparse: place_build() checks it. */
+    uint64_t page;
+    const uint64_t longest = growth_longest(pr->size, shrink_from(pr));
+    const int beyond =
+        r->format == LAYOUT_SPARSE ? 0 : meta_find_beyond(pr->reflection, longest, &page);
+    if (beyond < 0)
+        return folder_error(&pr->folder, pr->names.reflection, "cannot read the bitmaps of");
+    if (beyond)
+        return report_error(EUCLEAN,
+                            "the reflection %s/%s is damaged: it has slices of page %" PRIu64
+                            " that lie beyond the end of the file. " PAIRING_BRING_BACK,
+                            pr->folder.path, pr->names.reflection, page);
+    /* After an unmap, times tell whether the file was overwritten; after a kill, the guard. */
+    if ((was_used || wish->prefer_reflection) && guard_check(pr, &r->guard, pr->size) < 0) {
+        if (errno != ESTALE || !wish->prefer_reflection)
+            return -1;
+        report_log(REPORT_WARNING,
+                   "another program overwrote %s; its reflection is used all the same, as "
+                   "ATO_PREFER_REFLECTION asks",
+                   pr->path);
+        if (guard_renew(pr) < 0)
+            return -1;
+    }
     birth_choose_domain(pr, wish);
     if (birth_allocate(pr) < 0)
         return -1;
     follow(pr);
-    if (pr->record.state == MANIFEST_IN_USE && area_are_lost(&pr->record))
+    if (was_used && area_are_lost(r))
         report_log(REPORT_WARNING,
                    "the machine was restarted while %s was mapped in domain process, which "
                    "promises nothing for that case: writes may be lost",
@@ -458,7 +374,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     if ((used && fsops_fsync(pr->original) < 0) ||
         (unflushed && (fsops_fsync(pr->reflection) < 0 || fsops_fsync(pr->lock) < 0)))
         return report_errno(errno, "cannot make what was stored to %s durable", pr->path);
-    if (settle_manifest(pr) < 0 || (unfinished && reunion_end(pr) < 0))
+    if (settle_manifest(pr) < 0 || (unfinished && orphan_end(pr) < 0))
         return -1;
     /* persist-order S2 (writer: the size word of a shrink): settle_manifest() made the size word durable,
      * with the record, before what lies behind the end is cleared. */
@@ -473,14 +389,11 @@ int adopt_anew(struct pairing *pr, const struct pairing_wish *wish)
     struct manifest_sizes sizes;
     struct report_kept why;
     report_keep(&why);
-    int holds = 1;
-    const bool has_size = manifest_sizes(pr->manifest, &sizes);
-    if (guard_is_off(pr->original, &pr->record.guard) && !(has_size && sizes.shrunk) &&
-        check_reflection(pr, wish, has_size ? sizes.size : 0) == 0)
-        holds = meta_holds_slices(&pr->folder, pr->identity.inode);
-    if (holds < 0)
+    pr->size = manifest_sizes(pr->manifest, &sizes) ? sizes.size : 0;
+    const int complete = check_reflection(pr, wish, pr->size) < 0 ? 0 : pairing_is_complete(pr);
+    if (complete < 0)
         return -1;
-    if (holds) {
+    if (!complete) {
         report_again(&why);
         return wish->prefer_file ? removal_forget(pr) : -1;
     }

@@ -19,7 +19,7 @@ enum verdict {
     VERDICT_BEAR,       /* there is none: make one */
     VERDICT_START_OVER, /* it holds nothing */
     VERDICT_SET_ASIDE,  /* of another file */
-    VERDICT_FORGET,     /* to be set aside, since the file is preferred */
+    VERDICT_FORGET,     /* as REFUSE; to be set aside if the file is preferred */
     VERDICT_REUNITE,    /* an orphan (orphan.h) */
     VERDICT_AGAIN,      /* it has changed since it was found */
 };

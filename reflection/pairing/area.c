@@ -5,9 +5,6 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
-#include "reflection/pairing/folder.h"
-#include "reflection/pairing/identity.h"
-#include "reflection/pairing/pairing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,15 +13,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes)
+int area_read(int lock, struct manifest_record *record, struct manifest_sizes *sizes, int *copy)
 {
+    static const char zeros[MANIFEST_BYTES];
     char *bytes HEAP = calloc(1, MANIFEST_BYTES);
+    const off_t length = fsops_length(lock);
     int which;
-    if (!bytes || (pread(lock, bytes, MANIFEST_BYTES, 0) < 0 && errno != ESPIPE && errno != EISDIR))
+    if (!bytes || length < 0 ||
+        (pread(lock, bytes, MANIFEST_BYTES, 0) < 0 && errno != ESPIPE && errno != EISDIR))
         return -1;
     if (sizes && !manifest_sizes(bytes, sizes))
         memset(sizes, 0, sizeof(*sizes));
-    return (int)manifest_read(bytes, record, &which);
+    const enum manifest_finding found = manifest_read(bytes, record, copy ? copy : &which);
+    /* A manifest gets its length before its bytes. Any other file is not libato's: it may be a user's file that was renamed, and
+     * must not be overwritten. */
+    const bool is_ours = length == MANIFEST_BYTES || length == MANIFEST_BORN_BYTES ||
+                         (length < MANIFEST_BYTES && memcmp(bytes, zeros, MANIFEST_BYTES) == 0);
+    return found == MANIFEST_UNBORN && !is_ours ? MANIFEST_DAMAGED : (int)found;
+}
+
+int area_read_at(const struct folder *f, const char *manifest, struct manifest_record *record)
+{
+    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int found = fd < 0 ? -1 : area_read(fd, record, NULL, NULL);
+    KEEP_ERRNO();
+    if (fd >= 0)
+        close(fd);
+    return found;
 }
 
 int area_note_own(int lock, struct manifest_record *record)
@@ -53,125 +68,40 @@ int area_is_copy(int lock, const struct manifest_record *record)
                       is.own_birth_nsec != record->own_birth_nsec));
 }
 
-char *area_map_manifest(int lock, int access, const char *path, struct fault_target *faults)
-{
-    const off_t length = fsops_length(lock);
-    if (length >= 0 && length < MANIFEST_BYTES) /* a load would be SIGBUS */
-        return report_null(
-            EUCLEAN,
-            "the manifest of %s is %lld bytes long, it must have at least %d. " PAIRING_BRING_BACK,
-            path, (long long)length, MANIFEST_BYTES);
-    char *manifest = length < 0 ? NULL : folder_map(lock, access, MANIFEST_BYTES, 0);
-    if (!manifest)
-        report_errno(errno, "cannot map the manifest of %s", path);
-    else
-        fault_watch(manifest, MANIFEST_BYTES, faults);
-    return manifest;
-}
-
-/* The first area has zeros since the manifest's birth. Others may lie behind its end: recovery looks no further than that, but
- * the first flush of a lane, or with MAP_SYNC the first store to it, makes the length durable too. Never shortens the file:
- * other processes may use areas behind this one. */
-static int make_space(int lock, off_t at, uint64_t n)
-{
-    if (lseek(lock, at, SEEK_HOLE) >= at + (off_t)n)
-        return 0;
-    return fsops->fallocate(lock, 0, at, (off_t)n);
-}
-
-char *area_map(int lock, unsigned slot, const char *path, struct fault_target *faults)
+/* Never shortens the file: other processes may use areas behind this one. */
+int area_make_space(int lock, unsigned slot, uint64_t n)
 {
     const off_t at = (off_t)manifest_area(slot);
-    char *area = make_space(lock, at, MANIFEST_AREA_BYTES) < 0
-                     ? NULL
-                     : folder_map(lock, O_RDWR, MANIFEST_AREA_BYTES, at);
-    if (area)
-        fault_watch(area, MANIFEST_AREA_BYTES, faults);
-    if (area && domain_make_storable(PERSIST_MSYNC, area, MANIFEST_AREA_BYTES) == 0)
-        return area;
-    if (fsops_length(lock) < at + (off_t)MANIFEST_AREA_BYTES)
-        report_error(ESTALE, "another program made the manifest of %s shorter", path);
-    else
-        report_errno(errno, "cannot use the manifest of %s for commits of several pages", path);
-    KEEP_ERRNO();
-    area_unmap(area);
-    return NULL;
+    return lseek(lock, at, SEEK_HOLE) >= at + (off_t)n ? 0
+                                                       : fsops->fallocate(lock, 0, at, (off_t)n);
 }
 
-void area_unmap(char *area)
+int area_map(struct pairing *pr, unsigned slot, uint64_t n, struct lane *area)
 {
-    fault_unmap(area, MANIFEST_AREA_BYTES);
-}
-
-/* Returns how much of a long lane matters, in whole pages: as its commit line asks for, if there is so much. */
-static uint64_t long_bytes(const struct lane_commit *line, uint64_t there)
-{
-    const uint64_t words = line->words < LANE_MAX_WORDS ? line->words : LANE_MAX_WORDS,
-                   wanted = LANE_HEAD_BYTES + words * sizeof(struct lane_word),
-                   n = wanted < there ? wanted : there;
-    return n ? (n + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : PAGE_BYTES;
-}
-
-/* Maps the first n bytes of the long lane, which the file has. */
-static int map_long(int lock, uint64_t n, struct fault_target *faults, struct lane *lane)
-{
-    char *at = folder_map(lock, O_RDWR, n, (off_t)manifest_area(MANIFEST_SLOTS));
-    if (!at)
-        return -1;
-    fault_watch(at, n, faults);
-    area_unmap_long(lane);
-    *lane = (struct lane){at, n};
-    return 0;
-}
-
-int area_map_long(int lock, uint64_t words, enum persist_domain domain, const char *path,
-                  struct fault_target *faults, struct lane *lane)
-{
-    const uint64_t n = lane_bytes(words);
-    /* persist-order J0 (reader: area_map_found): the length is durable before a commit line that needs it: such a line in a shorter
+    const off_t at = (off_t)manifest_area(slot);
+    const bool is_synced = slot == MANIFEST_SLOTS && pr->persist.domain == PERSIST_MSYNC;
+    /* persist-order J0 (reader: replay_slots): the length is durable before a commit line that needs it: such a line in a shorter
      * file is damage. With MAP_SYNC the first store behind the old end does that, before the line is stored. In domain msync the
-     * kernel may write the page of the line first. */
-    if (n > lane->bytes &&
-        (fsops->fallocate(lock, 0, (off_t)manifest_area(MANIFEST_SLOTS), (off_t)n) < 0 ||
-         (domain == PERSIST_MSYNC && fsops_fsync(lock) < 0) || map_long(lock, n, faults, lane) < 0))
-        return report_errno(
-            errno,
-            "cannot make the manifest of %s larger by %llu bytes, which a commit of "
-            "%llu pages needs",
-            path, (unsigned long long)(n - lane->bytes), (unsigned long long)words);
-    return 0;
-}
-
-int area_map_found(int lock, const char *path, struct fault_target *faults, struct lane *lane)
-{
-    const off_t at = (off_t)manifest_area(MANIFEST_SLOTS), end = fsops_length(lock);
-    const uint64_t there = end > at ? (uint64_t)(end - at) & ~(PAGE_BYTES - 1) : 0;
-    struct lane_commit line = {0};
-    if (end < 0 || pread(lock, &line, sizeof(line), at) < 0)
-        return report_errno(errno, "cannot read the long lane in the manifest of %s", path);
-    const uint64_t n = long_bytes(&line, UINT64_MAX);
-    if (n > there)
-        return report_error(
-            EUCLEAN,
-            "the long lane in the manifest of %s is damaged, or was cut off. " PAIRING_BRING_BACK,
-            path);
-    /* In a copy of the file there may be holes instead of zeros; on a full tmpfs even a load from a hole is SIGBUS. */
-    if (make_space(lock, at, n) < 0 || map_long(lock, n, faults, lane) < 0)
-        return report_errno(errno, "cannot map the long lane in the manifest of %s", path);
-    return 0;
-}
-
-void area_unmap_long(struct lane *lane)
-{
-    fault_unmap(lane->at, lane->bytes);
-    *lane = (struct lane){0};
-}
-
-int area_cut(int lock)
-{
-    const off_t length = fsops_length(lock);
-    return length <= MANIFEST_BORN_BYTES ? (length < 0 ? -1 : 0)
-                                         : fsops->ftruncate(lock, MANIFEST_BORN_BYTES);
+     * kernel may write the page of the line first; but not that of a small lane, whose flush makes the length durable too. */
+    char *map = area_make_space(pr->lock, slot, n) < 0 || (is_synced && fsops_fsync(pr->lock) < 0)
+                    ? NULL
+                    : folder_map(pr->lock, O_RDWR, n, at);
+    if (map)
+        fault_watch(map, n, &pr->faults);
+    if (map && domain_make_storable(PERSIST_MSYNC, map, MANIFEST_AREA_BYTES) == 0) {
+        fault_unmap(area->at, area->bytes);
+        *area = (struct lane){map, n};
+        return 0;
+    }
+    if (fsops_length(pr->lock) < at + (off_t)n && map)
+        report_error(ESTALE, "another program made the manifest of %s shorter", pr->path);
+    else
+        report_errno(errno,
+                     "cannot use %llu bytes of the manifest of %s, for commits of several pages",
+                     (unsigned long long)n, pr->path);
+    KEEP_ERRNO();
+    fault_unmap(map, n);
+    return -1;
 }
 
 bool area_are_lost(const struct manifest_record *record)
@@ -194,34 +124,44 @@ unsigned area_next(int lock, unsigned slot)
     return next < MANIFEST_SLOTS ? (unsigned)next : MANIFEST_SLOTS;
 }
 
+int64_t area_bytes(int lock, unsigned slot, uint64_t length)
+{
+    const uint64_t at = manifest_area(slot), there = length > at ? length - at : 0;
+    uint64_t asked = MANIFEST_AREA_BYTES;
+    if (slot == MANIFEST_SLOTS) {
+        struct lane_commit line = {0};
+        if (pread(lock, &line, sizeof(line), (off_t)at) < 0)
+            return -1;
+        const uint64_t words = line.words < LANE_MAX_WORDS ? line.words : LANE_MAX_WORDS;
+        /* With room for a word if a torn line has a sequence alone. */
+        asked = LANE_HEAD_BYTES + (words ? words : 1) * sizeof(struct lane_word);
+    }
+    return (int64_t)(asked < there ? asked : there);
+}
+
+unsigned area_lanes(unsigned slot, char *at, uint64_t bytes, struct lane lanes[LANE_SMALL])
+{
+    const uint64_t each = slot == MANIFEST_SLOTS ? bytes : LANE_SMALL_BYTES;
+    unsigned n = 0;
+    for (uint64_t from = 0; from < bytes; from += each)
+        lanes[n++] = (struct lane){at + from, bytes - from < each ? bytes - from : each};
+    return n;
+}
+
 char *area_copy_lanes(int lock, unsigned slot, struct lane lanes[LANE_SMALL], unsigned *n)
 {
-    const off_t at = (off_t)manifest_area(slot), end = fsops_length(lock);
-    struct lane_commit line = {0};
-    uint64_t bytes = MANIFEST_AREA_BYTES;
-    if (end < 0 || pread(lock, &line, sizeof(line), at) < 0)
+    const off_t length = fsops_length(lock);
+    const int64_t bytes = length < 0 ? -1 : area_bytes(lock, slot, (uint64_t)length);
+    char *copy = bytes < 0 ? NULL : calloc(1, (size_t)bytes + LANE_HEAD_BYTES);
+    ssize_t more = 1;
+    for (int64_t got = 0; copy && more > 0 && got < bytes; got += more)
+        more = pread(lock, copy + got, (size_t)(bytes - got), (off_t)manifest_area(slot) + got);
+    if (copy && more < 0) {
+        KEEP_ERRNO();
+        free(copy);
         return NULL;
-    if (slot == MANIFEST_SLOTS)
-        bytes = long_bytes(&line, end > at ? (uint64_t)(end - at) : 0);
-    char *copy = aligned_alloc(PAGE_BYTES, bytes);
-    if (!copy)
-        return NULL;
-    memset(copy, 0, bytes);
-    for (uint64_t got = 0; got < bytes;) {
-        const ssize_t more = pread(lock, copy + got, bytes - got, at + (off_t)got);
-        if (more == 0)
-            break; /* zeros behind the end */
-        if (more < 0) {
-            KEEP_ERRNO();
-            free(copy);
-            return NULL;
-        }
-        got += (uint64_t)more;
     }
-    *n = slot == MANIFEST_SLOTS ? 1 : LANE_SMALL;
-    lanes[0] = (struct lane){copy, bytes};
-    for (unsigned i = 0; i<*n && * n> 1; i++)
-        lanes[i] = lane_small(copy, i);
+    *n = copy ? area_lanes(slot, copy, (uint64_t)bytes, lanes) : 0;
     return copy;
 }
 

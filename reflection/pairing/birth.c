@@ -7,7 +7,6 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/guard.h"
-#include "reflection/pairing/orphan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -126,19 +125,16 @@ static int check_links(const struct pairing *pr)
                         pr->path, pr->identity.links);
 }
 
-/* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
-static int check_original(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    if (!wish->folder || !pr->identity.size ||
-        fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) == 0 || errno != EOPNOTSUPP)
-        return 0;
-    return report_no_fallocate(pr->path);
-}
-
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
     const uint32_t format = choose_format(pr, wish);
-    if (check_links(pr) < 0 || check_original(pr, wish) < 0 || make_reflection(pr, format) < 0)
+    if (check_links(pr) < 0)
+        return -1;
+    /* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
+    if (wish->folder && pr->identity.size &&
+        fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) < 0 && errno == EOPNOTSUPP)
+        return report_no_fallocate(pr->path);
+    if (make_reflection(pr, format) < 0)
         return -1;
     birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
@@ -169,21 +165,19 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 /* persist-order P1 (readers: adopt(), in a later pairing_open; lookup()): reflection and names are durable before the
  * record, which says `in use`; that before the attribute; and that before anything is stored. So if a birth is cut, a manifest
  * without the attribute holds nothing, and an attribute has all that it needs. */
-int birth_finish(struct pairing *pr)
+int birth_finish(struct pairing *pr, bool marks)
 {
     struct persist p = pr->persist;
     if (fsops_fsync(pr->reflection) < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
-    /* A marked folder is not searched for orphans. */
-    const bool marks = folder_is_marked(&pr->folder) || !orphan_any(&pr->folder);
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, marks) < 0)
         return -1;
     if (p.domain == PERSIST_MSYNC) {
         /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        char *area = area_map(pr->lock, 0, pr->path, &pr->faults);
-        if (!area)
+        struct lane area = {0};
+        if (area_map(pr, 0, MANIFEST_AREA_BYTES, &area) < 0)
             return -1;
-        area_unmap(area);
+        fault_unmap(area.at, area.bytes);
         persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
     }
     persist_copy(&p, pr->manifest + MANIFEST_SIZE_WORD, &(uint64_t){manifest_encode_size(pr->size)},

@@ -9,13 +9,13 @@
 #ifndef ATO_REFLECTION_PAIRING_BIRTH_H
 #define ATO_REFLECTION_PAIRING_BIRTH_H
 
-#include "reflection/pairing/lookup.h"
+#include "reflection/pairing/pairing.h"
 
 /* Makes reflection and manifest, which has no record yet. */
 int birth_give(struct pairing *pr, const struct pairing_wish *wish);
 
-/* Makes the pairing durable, with pr->record and the attribute: nothing may be stored before. */
-int birth_finish(struct pairing *pr);
+/* Makes the pairing durable, with pr->record and the attribute: nothing may be stored before. `marks`: folder_sync_name(). */
+int birth_finish(struct pairing *pr, bool marks);
 
 /* The end of that: makes the manifest durable, and sets the attribute. */
 int birth_end(struct pairing *pr);

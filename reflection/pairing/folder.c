@@ -232,29 +232,27 @@ int folder_open_file(const struct folder *f, const char *name, int access, const
     return -1;
 }
 
-static int say_no_lock(const struct folder *f, const char *name, const char *what)
-{
-    if (errno != ENOSYS)
-        return report_errno(errno, "cannot lock %s %s/%s", what, f->path, name);
-    return report_error(
-        ENOSYS,
-        "cannot lock %s %s/%s: this kernel, or the sandbox in place of it (gVisor), "
-        "has no open file description locks (F_OFD_SETLK), which libato needs",
-        what, f->path, name);
-}
-
-int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
-                     const struct trust *file, const char *what)
+int folder_lock_manifest(const struct folder *f, const char *name, int access,
+                         const struct trust *file)
 {
     const short type = access == O_RDONLY ? F_RDLCK : F_WRLCK;
-    const int fd = folder_open_file(f, name, access, file, what);
+    const int fd = folder_open_file(f, name, access, file, "the manifest");
     if (fd < 0)
         return -1;
     locks_keep(fd);
-    int named = 0;
-    if (access != O_RDONLY || locks_try(fd, type, byte, 1) != LOCKS_TAKEN)
-        named = locks_wait(fd, type, byte, 1) < 0 ? say_no_lock(f, name, what)
-                                                  : folder_names(f, name, fd);
+    int named;
+    if (access == O_RDONLY && locks_try(fd, type, 0, 1) == LOCKS_TAKEN)
+        named = 0;
+    else if (locks_wait(fd, type, 0, 1) == 0)
+        named = folder_names(f, name, fd);
+    else if (errno != ENOSYS)
+        named = folder_error(f, name, "cannot lock the manifest");
+    else
+        named = report_error(
+            ENOSYS,
+            "cannot lock the manifest %s/%s: this kernel, or the sandbox in place of it (gVisor), "
+            "has no open file description locks (F_OFD_SETLK), which libato needs",
+            f->path, name);
     if (named == 1)
         return fd;
     if (named ==
@@ -289,7 +287,7 @@ bool folder_has(const struct folder *f, const char *name)
     return fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int each_name(const struct folder *f, const char *where,
+int folder_each_name(const struct folder *f, const char *where,
                      int (*visit)(void *arg, const char *name), void *arg)
 {
     struct dirent **names;
@@ -307,11 +305,6 @@ static int each_name(const struct folder *f, const char *where,
     return result;
 }
 
-int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
-{
-    return each_name(f, ".", visit, arg);
-}
-
 static int sweep(void *arg, const char *name)
 {
     const struct folder *f = arg;
@@ -322,22 +315,17 @@ static int sweep(void *arg, const char *name)
 
 void folder_sweep(const struct folder *f)
 {
-    (void)folder_each_name(f, sweep, (void *)(uintptr_t)f);
-}
-
-int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg)
-{
-    return each_name(f, "..", visit, arg);
+    (void)folder_each_name(f, ".", sweep, (void *)(uintptr_t)f);
 }
 
 /* The attribute of a reflection folder says where the folder had its name when that was made durable: inode of the
  * folder around it, name, own inode and birth time. A folder that was copied, or moved elsewhere, does not match; the birth time
  * is for a copy that has the same inode numbers on another file system. Returns false if there can be no such attribute. */
-static bool make_mark(const struct folder *f, int parent, char mark[MARK_BYTES])
+static bool make_mark(const struct folder *f, char mark[MARK_BYTES])
 {
     struct stat around;
     struct statx own;
-    if (fstat(parent, &around) < 0 || around.st_dev != f->device ||
+    if (fstatat(f->fd, "..", &around, 0) < 0 || around.st_dev != f->device ||
         statx(f->fd, "", AT_EMPTY_PATH, STATX_BTIME, &own) < 0 || !(own.stx_mask & STATX_BTIME))
         return false;
     snprintf(mark, MARK_BYTES, "%ju %s %ju %jd.%09u", (uintmax_t)around.st_ino,
@@ -346,22 +334,13 @@ static bool make_mark(const struct folder *f, int parent, char mark[MARK_BYTES])
     return true;
 }
 
-static bool is_marked(const struct folder *f, const char *mark)
-{
-    char found[MARK_BYTES];
-    const ssize_t n = fgetxattr(f->fd, NAMED, found, sizeof(found));
-    return n == (ssize_t)strlen(mark) && memcmp(found, mark, (size_t)n) == 0;
-}
-
 bool folder_is_marked(struct folder *f)
 {
-    char mark[MARK_BYTES];
-    if (f->marked >= 0)
-        return f->marked;
-    const int parent = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    f->marked = parent >= 0 && make_mark(f, parent, mark) && is_marked(f, mark);
-    if (parent >= 0)
-        close(parent);
+    char mark[MARK_BYTES], found[MARK_BYTES];
+    if (f->marked < 0) {
+        const ssize_t n = make_mark(f, mark) ? fgetxattr(f->fd, NAMED, found, sizeof(found)) : -1;
+        f->marked = n > 0 && (size_t)n == strlen(mark) && memcmp(found, mark, (size_t)n) == 0;
+    }
     return f->marked;
 }
 
@@ -374,7 +353,7 @@ int folder_sync_name(struct folder *f, bool marks)
     const int result = parent < 0 ? -1 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
-    else if (marks && make_mark(f, parent, mark)) /* if it fails, the next birth syncs again */
+    else if (marks && make_mark(f, mark)) /* if it fails, the next birth syncs again */
         (void)fsops->fsetxattr(f->fd, NAMED, mark, strlen(mark), 0);
     KEEP_ERRNO();
     if (parent >= 0)

@@ -51,10 +51,10 @@ int folder_names(const struct folder *f, const char *name, int fd);
 int folder_open_file(const struct folder *f, const char *name, int access, const struct trust *file,
                      const char *what);
 
-/* The same; and locks a byte (shared, and without a wait, if `access` is O_RDONLY: ENOENT too if it is locked), and checks that
+/* The same of a manifest; and locks byte 0 (shared, and without a wait, if `access` is O_RDONLY: ENOENT too if it is locked), and checks that
  * the file still has its name. Locks on a file that is not trusted do not count. */
-int folder_lock_file(const struct folder *f, const char *name, int access, off_t byte,
-                     const struct trust *file, const char *what);
+int folder_lock_manifest(const struct folder *f, const char *name, int access,
+                         const struct trust *file);
 
 /* Opens the file that is open as `fd` once more, independently of its name. `access`: O_RDWR or O_RDONLY. Returns
  * a descriptor, or -1 and errno. */
@@ -68,11 +68,10 @@ void *folder_map(int fd, int access, size_t n, off_t at);
 /* Returns true if the folder has the name `name`. */
 bool folder_has(const struct folder *f, const char *name);
 
-/* Calls `visit` for each name in the folder, or in the one around it, until one returns other than 0, and returns that. -1 with a
- * sentence also if the folder cannot be read. */
-int folder_each_name(const struct folder *f, int (*visit)(void *arg, const char *name), void *arg);
-int folder_each_around(const struct folder *f, int (*visit)(void *arg, const char *name),
-                       void *arg);
+/* Calls `visit` for each name in the folder, `where` ".", or in the one around it, "..", until one returns other than 0, and returns that.
+ * -1 with a sentence also if the folder cannot be read. */
+int folder_each_name(const struct folder *f, const char *where,
+                     int (*visit)(void *arg, const char *name), void *arg);
 
 /* Makes a file or folder `name` in the folder open as `around`, with owner, group and mode of `like`. It is made as NAME.R.tmp
  * (R: 16 random hex digits) and renamed when it is complete: even if its maker dies, no user finds a name that it cannot open.

@@ -80,29 +80,21 @@ bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g)
 int guard_was_overwritten(int file, int reflection, const struct manifest_guard *g, uint32_t format,
                           uint64_t size, const char *path)
 {
-    const uint64_t each = layout_chunk(format);
     int found = 0;
+    int64_t n = 1;
     if (!g->bytes || !g->first || g->offset >= size)
         return 0;
     const int first = first_byte(file, g);
     /* It may be 0 as long as all of a new file's bytes are in the reflection. */
     if (first <= 0 ? first != BEHIND_END : is_mask(g, first))
         return 0;
-    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
-    if (!words)
+    struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
+    if (!c)
         return report_error(ENOMEM, "no memory to read the reflection of %s", path);
-    const off_t length = fsops_length(reflection);
-    const uint64_t chunks = length < 0 ? 0 : layout_chunks(format, (uint64_t)length);
-    int64_t n = length < 0 ? -1 : 0;
-    FOR_EACH_META(chunk, reflection, format, 0, chunks)
-    {
-        n = meta_read(reflection, format, chunk * each, each, words, pages);
+    while (!found && (n = meta_step(reflection, format, UINT64_MAX, c)) > 0)
         for (int64_t i = 0; i < n && !found; i++)
-            found = has_bytes(reflection, format, chunk * each + (uint64_t)i,
-                              words[i] & ~guarded_slices(g, pages[i]));
-        if (n < 0 || found)
-            break;
-    }
+            found = has_bytes(reflection, format, c->first + (uint64_t)i,
+                              c->words[i] & ~guarded_slices(g, c->pages[i]));
     return n < 0 || found < 0 ? report_errno(errno, "cannot read the reflection of %s", path)
                               : found;
 }
@@ -157,44 +149,28 @@ static int store(struct pairing *pr, const uint8_t *bytes)
     return 0;
 }
 
-/* Reads the guarded bytes from the slices in the reflection. Returns 1; 0 if these do not have all of them; -1 with errno. */
-static int read_reflected(const struct pairing *pr, uint8_t bytes[MANIFEST_GUARD_MAX])
+int guard_renew(struct pairing *pr)
 {
     const struct manifest_guard *g = &pr->record.guard;
     const uint32_t format = pr->record.format;
-    const uint64_t each = layout_chunk(format), page = g->offset / PAGE_BYTES;
-    const unsigned at = (unsigned)(g->offset % PAGE_BYTES);
-    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *pages = words + CHUNK_PAGES;
-    if (!words)
-        return -1;
-    const off_t length = fsops_length(pr->reflection);
-    const uint64_t chunks = length < 0 ? 0 : layout_chunks(format, (uint64_t)length),
+    const uint64_t page = g->offset / PAGE_BYTES, at = g->offset % PAGE_BYTES,
                    needed = guarded_slices(g, page);
-    int64_t n = length < 0 || at + g->bytes > PAGE_BYTES ? -(length < 0) : 1;
-    FOR_EACH_META(chunk, pr->reflection, format, 0, n > 0 ? chunks : 0)
-    {
-        n = meta_read(pr->reflection, format, chunk * each, each, words, pages);
-        for (int64_t i = 0; i < n; i++)
-            if (pages[i] == page && (words[i] & needed) == needed)
-                return pread(pr->reflection, bytes, g->bytes,
-                             (off_t)layout_refpage(format, chunk * each + (uint64_t)i) + at) ==
-                               (ssize_t)g->bytes
-                           ? 1
-                           : -1;
-        if (n < 0)
-            break;
-    }
-    return n < 0 ? -1 : 0;
-}
-
-int guard_renew(struct pairing *pr)
-{
+    struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
     uint8_t bytes[MANIFEST_GUARD_MAX];
-    const int there = read_reflected(pr, bytes);
-    if (there < 0)
+    int64_t n = c ? 1 : -1;
+    while (n > 0 && at + g->bytes <= PAGE_BYTES &&
+           (n = meta_step(pr->reflection, format, UINT64_MAX, c)) > 0)
+        for (int64_t i = 0; i < n; i++) {
+            const uint64_t from = layout_refpage(format, c->first + (uint64_t)i) + at;
+            if (c->pages[i] != page || (c->words[i] & needed) != needed)
+                continue;
+            if (pread(pr->reflection, bytes, g->bytes, (off_t)from) != (ssize_t)g->bytes)
+                return report_errno(errno, "cannot read the reflection of %s", pr->path);
+            if (bytes[0] != g->plain[0])
+                return store(pr, bytes);
+        }
+    if (n < 0)
         return report_errno(errno, "cannot read the reflection of %s", pr->path);
-    if (there && bytes[0] != pr->record.guard.plain[0])
-        return store(pr, bytes);
     pr->record.guard.first = 0;
     return 0;
 }

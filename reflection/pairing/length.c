@@ -69,17 +69,11 @@ static int store_word(const struct pairing *pr, unsigned at, uint64_t value)
 
 static int say_length(const struct pairing *pr, uint64_t is, uint64_t size)
 {
-    if (is > size)
-        return report_error(ESTALE,
-                            "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-                            ": another program extended or replaced it. If bytes were only added "
-                            "to it, copy it, and give it that length again; " PAIRING_KEEP_FILE,
-                            pr->path, is, size);
     return report_error(ESTALE,
                         "%s is %" PRIu64 " bytes long, but its manifest says %" PRIu64
-                        ": another program truncated or replaced it. Give it that length again, "
-                        "or, " PAIRING_KEEP_FILE,
-                        pr->path, is, size);
+                        ": another program %s or replaced it. Give it that length again (what was "
+                        "added is to be copied before); or, " PAIRING_KEEP_FILE,
+                        pr->path, is, size, is > size ? "extended" : "truncated");
 }
 
 int growth_check(const struct pairing *pr)
@@ -132,38 +126,16 @@ uint64_t shrink_from(const struct pairing *pr)
 
 /* ---- longer ---- */
 
-/* I5: the bits of new pages must be 0, but for those that the file had before. Bits in holes are 0. */
-static int check_words(const struct pairing *pr, uint64_t longest, uint64_t to)
-{
-    uint64_t page;
-    if (pr->record.format == LAYOUT_SPARSE) /* place_build() has checked all words */
-        return 0;
-    const int found =
-        meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest), layout_pages(to), &page, 1);
-    if (found < 0)
-        return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
-    if (found)
-        return report_error(EUCLEAN,
-                            "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
-                            "%" PRIu64 ", beyond the end of the file",
-                            pr->path, pr->folder.path, pr->identity.inode, page);
-    return 0;
-}
-
-/* Returns whether another program gave the original the length `to`, with zeros, as a growth does. Not if the end was within a
- * slice: what that program put there is not known. */
-static bool has_length(const struct pairing *pr, uint64_t to, uint64_t longest)
-{
-    return longest % SLICE_BYTES == 0 && fsops_length(pr->original) == (off_t)to &&
-           growth_was_cut(pr->original, to, longest, to) == 1;
-}
-
 int growth_end(struct pairing *pr, uint64_t to)
 {
     struct manifest_sizes s;
     int r = 0;
     (void)manifest_sizes(pr->manifest, &s); /* not damaged, as above */
-    if (to <= s.growth || !has_length(pr, to, growth_longest(pr->size, s.shrunk)))
+    /* Another program may have given the original the length `to`, with zeros, as a growth does. Not if the end was within a slice: what
+     * that program put there is not known. */
+    const uint64_t longest = growth_longest(pr->size, s.shrunk);
+    if (to <= s.growth || longest % SLICE_BYTES || fsops_length(pr->original) != (off_t)to ||
+        growth_was_cut(pr->original, to, longest, to) != 1)
         r = growth_settle(pr);
     if (r < 0 || s.growth <= pr->size || (r = store_word(pr, MANIFEST_GROWTH_WORD, 0)) < 0)
         return r;
@@ -176,8 +148,19 @@ int growth_end(struct pairing *pr, uint64_t to)
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t longest = growth_longest(pr->size, shrink_from(pr));
-    if (check_words(pr, longest, to) < 0)
-        return -1;
+    uint64_t page;
+    /* I5: the bits of new pages must be 0, but for those that the file had before. (Sparse: place_build() has checked all words.) */
+    const int found = pr->record.format == LAYOUT_SPARSE
+                          ? 0
+                          : meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest),
+                                      layout_pages(to), &page, 1);
+    if (found < 0)
+        return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
+    if (found)
+        return report_error(EUCLEAN,
+                            "the reflection of %s, %s/%" PRIu64 ", has a bitmap of page "
+                            "%" PRIu64 ", beyond the end of the file",
+                            pr->path, pr->folder.path, pr->identity.inode, page);
     const off_t is = fsops_length(pr->original);
     if (is < 0)
         return report_errno(errno, "cannot find the length of %s", pr->path);
@@ -222,39 +205,17 @@ int shrink_announce(struct pairing *pr, uint64_t to)
     return store_word(pr, MANIFEST_SHRINK_WORD, manifest_encode_size(pr->size));
 }
 
-/* Gives back the RefPages of those of n places of one chunk whose pages lie behind the end. Words that are not durable yet do no
- * harm: while the shrink word is there they are cleared again. */
-static int give_back(const struct pairing *pr, uint64_t first, const uint64_t *pages, int64_t n)
-{
-    const uint64_t end = layout_pages(pr->size);
-    for (int64_t i = 0, next; i < n; i = next + 1) {
-        for (next = i; next < n && pages[next] >= end && pages[next];)
-            next++;
-        if (next > i &&
-            fsops_punch(pr->reflection, (off_t)layout_refpage(LAYOUT_SPARSE, first + (uint64_t)i),
-                        (next - i) * (off_t)PAGE_BYTES) < 0 &&
-            errno != EOPNOTSUPP)
-            return report_errno(errno, "cannot give space of the reflection of %s back", pr->path);
-    }
-    return 0;
-}
-
-/* Clears words of pages behind the end, and the last page's bits behind it, in one meta page. */
-static int clear_chunk(struct pairing *pr, uint64_t chunk)
+/* Clears words of pages behind the end, and the last page's bits behind it, in one meta page, of n entries. */
+static int clear_chunk(struct pairing *pr, const struct meta_chunk *c, int64_t n)
 {
     const uint32_t format = pr->record.format;
-    const uint64_t first = chunk * layout_chunk(format), end = pr->size / PAGE_BYTES,
-                   at = layout_meta_page(format, chunk);
-    uint64_t *words HEAP = malloc(2 * CHUNK_PAGES * sizeof(*words)), *const pages =
-                                                                         words + CHUNK_PAGES;
-    if (!words)
-        return report_error(ENOMEM, "no memory to make %s shorter", pr->path);
-    const int64_t n = meta_read(pr->reflection, format, first, layout_chunk(format), words, pages);
+    const uint64_t *const pages = c->pages, first = c->first, end = pr->size / PAGE_BYTES,
+                          at = layout_meta_page(format, first / layout_chunk(format));
     int64_t i = 0;
     while (i < n && pages[i] < end)
         i++;
-    if (n <= i)
-        return n < 0 ? report_errno(errno, "cannot read the bitmaps of %s", pr->path) : 0;
+    if (i == n)
+        return 0;
     /* Parts of the meta page may be holes, after a backup. */
     if (fsops->fallocate(pr->reflection, FALLOC_FL_KEEP_SIZE, (off_t)at, PAGE_BYTES) < 0)
         return report_errno(errno, "cannot allocate the bitmaps of %s", pr->path);
@@ -281,28 +242,13 @@ static int clear_chunk(struct pairing *pr, uint64_t chunk)
             persist_store_word(&pr->persist, word, *word & ~behind);
     }
     fault_unmap(map, PAGE_BYTES); /* S4: shrink_finish() syncs the reflection */
-    return format == LAYOUT_SPARSE ? give_back(pr, first, pages, n) : 0;
-}
-
-/* The same in all meta pages that have such words, and that the reflection keeps when it is cut. */
-static int clear_words(struct pairing *pr)
-{
-    const uint32_t format = pr->record.format;
-    const uint64_t own = pr->size / PAGE_BYTES / CHUNK_PAGES;
-    uint64_t from = 0, end = own + 1;
-    if (format == LAYOUT_SPARSE) {
-        const off_t length = fsops_length(pr->reflection);
-        if (length < 0)
-            return report_errno(errno, "cannot find the length of the reflection of %s", pr->path);
-        end = layout_chunks(format, (uint64_t)length);
-    } else if (pr->size % (CHUNK_PAGES * PAGE_BYTES) == 0) {
-        return 0; /* the meta page is cut off too */
-    } else {
-        from = own;
-    }
-    FOR_EACH_META(chunk, pr->reflection, format, from, end)
-    if (clear_chunk(pr, chunk) < 0)
-        return -1;
+    /* Gives RefPages back. Words that are not durable yet do no harm: while the shrink word is there they are cleared again. */
+    for (i = 0; format == LAYOUT_SPARSE && i < n; i++)
+        if (pages[i] >= layout_pages(pr->size) && pages[i] &&
+            fsops_punch(pr->reflection, (off_t)layout_refpage(format, first + (uint64_t)i),
+                        PAGE_BYTES) < 0 &&
+            errno != EOPNOTSUPP)
+            return report_errno(errno, "cannot give space of the reflection of %s back", pr->path);
     return 0;
 }
 
@@ -310,11 +256,21 @@ int shrink_finish(struct pairing *pr)
 {
     if (!shrink_from(pr))
         return 0;
-    /* A sparse reflection keeps its length: the places of its pages are in any order. */
-    if (clear_words(pr) < 0 ||
-        (pr->record.format == LAYOUT_DENSE &&
-         set_length(pr, pr->reflection, layout_reflection_bytes(LAYOUT_DENSE, pr->size), false,
-                    "the reflection of ") < 0) ||
+    /* A sparse reflection keeps its length: the places of its pages are in any order. Of a dense one, later meta pages are cut off. */
+    const bool dense = pr->record.format == LAYOUT_DENSE;
+    const uint64_t last = pr->size / PAGE_BYTES / CHUNK_PAGES;
+    struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
+    int64_t n = c ? 1 : -1;
+    if (c && dense)
+        c->next = last;
+    while (n > 0 &&
+           (n = meta_step(pr->reflection, pr->record.format, dense ? last + 1 : UINT64_MAX, c)) > 0)
+        if (clear_chunk(pr, c, n) < 0)
+            return -1;
+    if (n < 0)
+        return report_errno(errno, "cannot read the bitmaps of %s", pr->path);
+    if ((dense && set_length(pr, pr->reflection, layout_reflection_bytes(LAYOUT_DENSE, pr->size),
+                             false, "the reflection of ") < 0) ||
         set_length(pr, pr->original, pr->size, false, "") < 0)
         return -1;
     /* persist-order S4 (reader: shrink_finish, in a later adopt): words and lengths of both files are durable

@@ -23,9 +23,9 @@ int lookup_place(const char *path, const struct attribute *a, const char *wish, 
  * where it is looked for; 0: there is a manifest. */
 uint64_t lookup_stamp(const struct pairing *pr, const char *wish);
 
-/* To be called before an attribute whose manifest is not to be found is removed. Returns 0; -1 with EBUSY if a living process uses that
- * pairing. */
-int lookup_check_unused(const struct pairing *pr, const struct attribute *a,
+/* To be called before an attribute whose manifest is not to be found is removed, or a copy of a manifest used. Returns 0; -1 with EBUSY if a
+ * living process uses the pairing with this id. */
+int lookup_check_unused(const struct pairing *pr, const uint8_t id[16],
                         const struct pairing_wish *wish);
 
 /* Sets pr->has_attributes and pr->names. Returns 1 with the folder of such a manifest open as pr->folder; if pr->orphan is set, it is an

@@ -53,27 +53,36 @@ static int by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+int64_t meta_step(int reflection, uint32_t format, uint64_t end, struct meta_chunk *c)
+{
+    const off_t length = fsops_length(reflection);
+    if (length < 0)
+        return -1;
+    const uint64_t has = layout_chunks(format, (uint64_t)length), chunks = has < end ? has : end,
+                   chunk = meta_next(reflection, format, c->next, chunks),
+                   each = layout_chunk(format);
+    c->next = chunk + 1;
+    c->first = chunk * each;
+    return chunk < chunks ? meta_read(reflection, format, c->first, each, c->words, c->pages) : 0;
+}
+
 int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint64_t *found,
               int most)
 {
-    uint64_t *words HEAP = malloc((3 * CHUNK_PAGES + META_FOUND) * sizeof(*words));
-    uint64_t *const pages = words + CHUNK_PAGES, *const all = pages + CHUNK_PAGES;
+    struct meta_chunk *c HEAP = malloc(sizeof(*c));
+    uint64_t *all HEAP = malloc((CHUNK_PAGES + META_FOUND) * sizeof(*all));
     const uint64_t each = layout_chunk(format);
-    const off_t length = fsops_length(reflection);
     const bool dense = format == LAYOUT_DENSE;
-    const uint64_t has = layout_chunks(format, (uint64_t)length),
-                   chunks = dense && end / each < has ? end / each + 1 : has;
+    const uint64_t chunks = dense ? end / each + 1 : UINT64_MAX;
     int count = 0;
-    if (length < 0 || !words)
+    int64_t n;
+    if (!c || !all)
         return -1;
-    FOR_EACH_META(chunk, reflection, format, dense ? page / each : 0, chunks)
-    {
-        const int64_t n = meta_read(reflection, format, chunk * each, each, words, pages);
-        if (n < 0)
-            return -1;
+    c->next = dense ? page / each : 0;
+    while ((n = meta_step(reflection, format, chunks, c)) > 0) {
         for (int64_t i = 0; i < n; i++)
-            if (words[i] && pages[i] >= page && (pages[i] < end || end == UINT64_MAX))
-                all[count++] = pages[i];
+            if (c->words[i] && c->pages[i] >= page && (c->pages[i] < end || end == UINT64_MAX))
+                all[count++] = c->pages[i];
         if (!dense)
             qsort(all, (size_t)count, sizeof(*all), by_number);
         if (count < most)
@@ -83,6 +92,8 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
         if (dense)
             break;
     }
+    if (n < 0)
+        return -1;
     memcpy(found, all, (size_t)count * sizeof(*all));
     return count;
 }
@@ -98,20 +109,6 @@ int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
                : meta_find(reflection, LAYOUT_DENSE, layout_pages(size), UINT64_MAX, page, 1);
 }
 
-/* Returns the format of a reflection by its manifest; -1. Dense if that does not tell: then a sparse reflection that was ever written
- * to seems to hold slices. */
-static int format_of(const struct folder *f, const char *manifest)
-{
-    struct manifest_record r;
-    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? LAYOUT_DENSE : -1;
-    const int found = area_read(fd, &r, NULL);
-    KEEP_ERRNO();
-    close(fd);
-    return found < 0 ? -1 : found == MANIFEST_VALID ? (int)r.format : LAYOUT_DENSE;
-}
-
 int meta_holds_slices(const struct folder *f, uint64_t number)
 {
     const struct pairing_names n = pairing_names(number);
@@ -119,8 +116,13 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     if (fd < 0 && errno == ENOENT)
         return 0;
     uint64_t page;
-    const int format = fd < 0 ? -1 : format_of(f, n.manifest);
-    int result = format < 0 ? -1 : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
+    struct manifest_record r;
+    const int found = fd < 0 ? -1 : area_read_at(f, n.manifest, &r);
+    /* If the manifest does not tell, dense: then a sparse reflection that was ever written to seems to hold slices. */
+    const uint32_t format = found == MANIFEST_VALID ? r.format : (uint32_t)LAYOUT_DENSE;
+    int result = fd < 0 || (found < 0 && errno != ENOENT)
+                     ? -1
+                     : meta_find(fd, format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

@@ -30,6 +30,17 @@ static inline bool meta_has_space(int reflection, uint32_t format, uint64_t plac
 int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, uint64_t *words,
                   uint64_t *pages);
 
+/* The entries of one chunk. */
+struct meta_chunk {
+    uint64_t next;  /* the chunk from which on the next step looks; 0 at first */
+    uint64_t first; /* the place of the first entry */
+    uint64_t words[CHUNK_PAGES], pages[CHUNK_PAGES];
+};
+
+/* Reads the next chunk before chunk `end` that may have words other than 0, by meta_read(). Returns how many entries it has; 0: there is none; -1
+ * with errno. */
+int64_t meta_step(int reflection, uint32_t format, uint64_t end, struct meta_chunk *c);
+
 /* Finds the first `most` pages in [page, end) whose words are not 0; `most` is META_FOUND or less. Dense: reads only the meta pages of
  * these pages; sparse: all. Returns how many there are, in `found`, in ascending order; -1 with errno. */
 enum { META_FOUND = 512 };

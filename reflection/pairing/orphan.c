@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/orphan.h"
 
+#include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
+#include "reflection/pairing/birth.h"
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +32,6 @@ static bool was_restored(const struct identity *is)
             (is->mtime_sec == is->birth_sec && is->mtime_nsec < is->birth_nsec));
 }
 
-bool orphan_is_due(struct folder *f, const struct orphan_of *of)
-{
-    return of->attribute || was_restored(of->identity) || !folder_is_marked(f);
-}
-
 int orphan_holds(const struct folder *f, uint64_t number, int lock,
                  const struct manifest_record *record, int file)
 {
@@ -43,12 +41,6 @@ int orphan_holds(const struct folder *f, uint64_t number, int lock,
     return slices || record->state != MANIFEST_IN_USE ? slices : area_holds_commits(lock, record);
 }
 
-/* A growth or a shrink of it may not be finished. */
-static bool size_fits(const struct manifest_sizes *s, uint64_t is)
-{
-    return is == s->size || (is > s->size && (is <= s->shrunk || is <= s->growth));
-}
-
 /* Some backups keep seconds only. */
 static bool time_fits(const struct manifest_record *r, const struct identity *is)
 {
@@ -56,22 +48,24 @@ static bool time_fits(const struct manifest_record *r, const struct identity *is
            (is->mtime_nsec == 0 || is->mtime_nsec == r->clean_mtime_nsec);
 }
 
-/* Returns true if a file without an attribute may be the manifest's, by size and times. */
+/* Returns true if a file without an attribute may be the manifest's, by size and times. A growth or a shrink of it may not be finished. */
 static bool may_be(const struct manifest_record *r, const struct manifest_sizes *s,
                    const struct identity *is)
 {
-    return size_fits(s, is->size) &&
+    return (is->size == s->size ||
+            (is->size > s->size && (is->size <= s->shrunk || is->size <= s->growth))) &&
            (r->state != MANIFEST_CLEAN || !was_restored(is) || time_fits(r, is));
 }
 
-/* Looks at the folder around, apart from the file itself. */
+/* What the folder around has, apart from the file itself. */
 struct around {
     const struct folder *folder;
-    const struct orphan_of *of;
+    uint64_t inode; /* of the file */
     const struct manifest_record *record;
-    const struct manifest_sizes *sizes;
-    bool owner; /* it has the manifest's file */
-    bool rival; /* it has a file that may be the manifest's as well */
+    const struct manifest_sizes *sizes; /* NULL: the file has an attribute */
+    bool owner;                         /* the manifest's file */
+    bool rival;                         /* a file that may be the manifest's as well */
+    bool claimed;                       /* a file that carries the manifest's id */
 };
 
 static int visit_around(void *arg, const char *name)
@@ -94,115 +88,73 @@ static int visit_around(void *arg, const char *name)
         .mtime_nsec = sx.stx_mtime.tv_nsec,
     };
     const bool numbered = is.inode == record->inode,
-               may = !a->of->attribute && may_be(record, a->sizes, &is);
-    if (!S_ISREG(sx.stx_mode) || is.inode == a->of->identity->inode || !(numbered || may))
+               may = a->sizes && may_be(record, a->sizes, &is);
+    if (!S_ISREG(sx.stx_mode) || is.inode == a->inode)
         return 0;
     const enum attribute_finding carries = attribute_read_at(a->folder->fd, path, &carried);
+    const bool claims =
+        carries == ATTRIBUTE_FOUND && memcmp(carried.id, record->id, sizeof(carried.id)) == 0;
     /* Its birth time is another one in the upper layer of an overlay. */
     a->owner |= (numbered && (identity_same_inode(&is, record) || carries == ATTRIBUTE_BAD)) ||
-                (carries == ATTRIBUTE_FOUND && memcmp(carried.id, record->id, 16) == 0);
+                ((numbered || may) && claims);
+    a->claimed |= claims;
     a->rival |= may && carries != ATTRIBUTE_FOUND;
     return 0;
-}
-
-struct claim {
-    const struct folder *folder;
-    const uint8_t *id;
-    uint64_t inode; /* of the file that is not meant */
-};
-
-static int visit_claim(void *arg, const char *name)
-{
-    const struct claim *c = arg;
-    struct attribute carried;
-    struct stat st;
-    char path[NAME_MAX + 4];
-    snprintf(path, sizeof(path), "../%s", name);
-    return fstatat(c->folder->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-           st.st_ino != c->inode &&
-           attribute_read_at(c->folder->fd, path, &carried) == ATTRIBUTE_FOUND &&
-           memcmp(carried.id, c->id, sizeof(carried.id)) == 0;
 }
 
 int orphan_is_claimed(const struct folder *f, const char *path, uint64_t inode,
                       const struct manifest_record *record)
 {
-    struct claim claim = {f, record->id, inode};
-    return orphan_is_beside(f, path) ? folder_each_around(f, visit_claim, &claim) : 0;
-}
-
-/* How well a manifest fits: the best one is the file's, if there is only one. */
-enum fit { FIT_FAILED = -1, FIT_NOT, FIT_SIZE, FIT_TIME, FIT_BEGUN };
-
-/* *rival: so does it another file. */
-static enum fit fit_of(const struct folder *f, const struct orphan_of *of, uint64_t number,
-                       int lock, bool *rival)
-{
-    const struct identity *is = of->identity;
-    const bool beside = orphan_is_beside(f, of->path);
-    struct manifest_record r;
-    struct manifest_sizes sizes;
-    struct around around = {.folder = f, .of = of, .record = &r, .sizes = &sizes};
-    struct stat st;
-    *rival = false;
-    if (fstat(lock, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
-        !ownership_maker(&is->trust, &st))
-        return FIT_NOT; /* I5: not believed */
-    const int found = area_read(lock, &r, &sizes);
-    if (found < 0)
-        return (enum fit)report_errno(errno, "cannot read a manifest in %s", f->path);
-    if (found != MANIFEST_VALID || r.state == MANIFEST_DEPLOYED)
-        return FIT_NOT;
-    const bool same = identity_same_inode(is, &r);
-    if (r.inode != number)
-        return same && (of->attribute ||
-                        (is->known & r.known & (MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION)))
-                   ? FIT_BEGUN
-                   : FIT_NOT;
-    if (same)
-        return FIT_NOT;
-    if (of->attribute
-            ? memcmp(of->attribute->id, r.id, 16) != 0
-            : !may_be(&r, &sizes, is) || (r.guard.bytes && guard_is_off(of->file, &r.guard)))
-        return FIT_NOT;
-    const int copy = area_is_copy(lock, &r);
-    if (copy < 0)
-        return (enum fit)report_errno(errno, "cannot stat a manifest in %s", f->path);
-    if (!copy && (!beside || !(of->attribute || was_restored(is))))
-        return FIT_NOT;
-    const enum locks_answer lives = locks_ask(lock, 1, PAIRING_LIVES);
-    if (lives != LOCKS_FREE)
-        return lives == LOCKS_TAKEN
-                   ? FIT_NOT
-                   : (enum fit)report_errno(errno, "cannot ask for the locks of a manifest in %s",
-                                            f->path);
-    const int holds = orphan_holds(f, number, lock, &r, of->file);
-    if (holds < 0 || (holds && beside && folder_each_around(f, visit_around, &around) < 0))
-        return FIT_FAILED;
-    *rival = around.rival;
-    if (!holds || around.owner)
-        return FIT_NOT;
-    return of->attribute || time_fits(&r, is) ? FIT_TIME : FIT_SIZE;
+    struct around around = {.folder = f, .inode = inode, .record = record};
+    if (orphan_is_beside(f, path) && folder_each_name(f, "..", visit_around, &around) < 0)
+        return -1;
+    return around.claimed;
 }
 
 enum orphan_finding orphan_look(const struct folder *f, const struct orphan_of *of, uint64_t number,
                                 int lock)
 {
-    bool rival;
-    const enum fit fit = fit_of(f, of, number, lock, &rival);
-    return fit == FIT_FAILED  ? ORPHAN_FAILED
-           : fit == FIT_NOT   ? ORPHAN_NONE
-           : fit == FIT_BEGUN ? ORPHAN_BEGUN
-           : rival            ? ORPHAN_SEVERAL
-                              : ORPHAN_FOUND;
+    const struct identity *is = of->identity;
+    const bool beside = orphan_is_beside(f, of->path);
+    struct manifest_record r;
+    struct manifest_sizes sizes;
+    struct stat st;
+    if (fstat(lock, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
+        !ownership_maker(&is->trust, &st))
+        return ORPHAN_NONE; /* I5: not believed */
+    const int found = area_read(lock, &r, &sizes, NULL),
+              copy = found < 0 ? -1 : area_is_copy(lock, &r);
+    const enum locks_answer lives = locks_ask(lock, 1, PAIRING_LIVES);
+    if (found < 0 || copy < 0 || lives == LOCKS_FAILED)
+        return (enum orphan_finding)report_errno(
+            errno, "cannot read or lock the manifest %s/%" PRIu64 ".manifest", f->path, number);
+    if (found != MANIFEST_VALID || r.state == MANIFEST_DEPLOYED)
+        return ORPHAN_NONE;
+    const bool same = identity_same_inode(is, &r);
+    if (r.inode != number)
+        return same && (of->attribute ||
+                        (is->known & r.known & (MANIFEST_KNOWS_BIRTH | MANIFEST_KNOWS_GENERATION)))
+                   ? ORPHAN_BEGUN
+                   : ORPHAN_NONE;
+    const bool fits = of->attribute ? memcmp(of->attribute->id, r.id, 16) == 0
+                                    : may_be(&r, &sizes, is) &&
+                                          !(r.guard.bytes && guard_is_off(of->file, &r.guard));
+    if (same || !fits || lives == LOCKS_TAKEN ||
+        (!copy && (!beside || !(of->attribute || was_restored(is)))))
+        return ORPHAN_NONE;
+    struct around around = {
+        .folder = f, .inode = is->inode, .record = &r, .sizes = of->attribute ? NULL : &sizes};
+    const int holds = orphan_holds(f, number, lock, &r, of->file);
+    if (holds < 0 || (holds && beside && folder_each_name(f, "..", visit_around, &around) < 0))
+        return ORPHAN_FAILED;
+    return !holds || around.owner ? ORPHAN_NONE : around.rival ? ORPHAN_SEVERAL : ORPHAN_FOUND;
 }
 
 struct search {
     const struct folder *folder;
     const struct orphan_of *of;
-    uint64_t number; /* of the best one */
-    enum fit best;
-    unsigned count; /* that fit as well; and files */
+    uint64_t number; /* of what is found */
+    enum orphan_finding found;
 };
 
 static int open_manifest(const struct folder *f, const char *name)
@@ -219,31 +171,28 @@ static int visit(void *arg, const char *name)
         return !number || errno == ENOENT || errno == EACCES || errno == EPERM || errno == ELOOP
                    ? 0
                    : folder_error(s->folder, name, "cannot open the manifest");
-    bool rival;
-    const enum fit fit = fit_of(s->folder, s->of, number, fd, &rival);
+    const enum orphan_finding found = orphan_look(s->folder, s->of, number, fd);
     KEEP_ERRNO();
     close(fd);
-    if (fit > s->best) {
-        s->best = fit;
+    if (found == ORPHAN_BEGUN || (found > ORPHAN_NONE && s->found == ORPHAN_NONE)) {
+        s->found = found;
         s->number = number;
-        s->count = 0;
+    } else if (found > ORPHAN_NONE && s->found != ORPHAN_BEGUN) {
+        s->found = ORPHAN_SEVERAL;
     }
-    if (fit == s->best)
-        s->count += 1 + rival;
-    return fit == FIT_FAILED ? -1 : 0;
+    return found == ORPHAN_FAILED ? -1 : 0;
 }
 
 enum orphan_finding orphan_find(struct folder *f, const struct orphan_of *of, uint64_t *number)
 {
-    struct search s = {.folder = f, .of = of, .best = FIT_NOT};
-    if (!orphan_is_due(f, of))
+    struct search s = {.folder = f, .of = of, .found = ORPHAN_NONE};
+    /* There is none for most files that carry no attribute, quickly. */
+    if (!of->attribute && !was_restored(of->identity) && folder_is_marked(f))
         return ORPHAN_NONE;
     const struct pairing_names told = pairing_names(of->attribute ? of->attribute->inode : 0);
-    const int r = of->attribute ? visit(&s, told.manifest) : folder_each_name(f, visit, &s);
+    const int r = of->attribute ? visit(&s, told.manifest) : folder_each_name(f, ".", visit, &s);
     *number = s.number;
-    if (r < 0 || s.best == FIT_NOT)
-        return r < 0 ? ORPHAN_FAILED : ORPHAN_NONE;
-    return s.best == FIT_BEGUN ? ORPHAN_BEGUN : s.count > 1 ? ORPHAN_SEVERAL : ORPHAN_FOUND;
+    return r < 0 ? ORPHAN_FAILED : s.found;
 }
 
 static int visit_copy(void *arg, const char *name)
@@ -254,7 +203,7 @@ static int visit_copy(void *arg, const char *name)
     const int fd = number ? open_manifest(f, name) : -1;
     if (fd < 0)
         return number != 0;
-    const int found = area_read(fd, &r, NULL);
+    const int found = area_read(fd, &r, NULL, NULL);
     const bool may = found < 0 || (found == MANIFEST_VALID && r.state != MANIFEST_DEPLOYED &&
                                    area_is_copy(fd, &r) && orphan_holds(f, number, fd, &r, -1));
     close(fd);
@@ -263,5 +212,73 @@ static int visit_copy(void *arg, const char *name)
 
 bool orphan_any(const struct folder *f)
 {
-    return folder_each_name(f, visit_copy, (void *)(uintptr_t)f) != 0;
+    return folder_each_name(f, ".", visit_copy, (void *)(uintptr_t)f) != 0;
+}
+
+/* ---- reunion ---- */
+
+/* Returns true if the pairing has the file's inode number in its names. */
+static bool is_in_place(const struct pairing *pr)
+{
+    return pairing_number(pr->names.manifest) == pr->identity.inode;
+}
+
+int orphan_adopt(struct pairing *pr)
+{
+    struct manifest_record *r = &pr->record;
+    const struct pairing_names own = pairing_names(pr->identity.inode);
+    struct stat st;
+    if (pr->has_attributes && birth_set_attribute(pr, pairing_number(pr->names.manifest)) < 0)
+        return -1;
+    /* persist-order U1 (readers: lookup(), orphan_look()): the attribute, by which an interrupted reunion is found, the
+     * content, which the restore may not have synced, and the folder's names are durable before the record. (So are reflection and
+     * manifest, by adopt().) */
+    /* In its place, a reflection without a manifest has no content: a birth or a removal was interrupted. */
+    if (!is_in_place(pr) && fsops->unlinkat(pr->folder.fd, own.reflection, 0) < 0 &&
+        errno != ENOENT)
+        return folder_error(&pr->folder, own.reflection, "cannot remove the leftover reflection");
+    if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, false) < 0)
+        return -1;
+    if (fsops_fsync(pr->original) < 0 || fstat(pr->original, &st) < 0)
+        return report_errno(errno, "cannot make %s durable", pr->path);
+    if (!is_in_place(pr) && identity_random(r->id, sizeof(r->id)) < 0)
+        return -1;
+    identity_to_record(&pr->identity, r);
+    r->known &= pr->has_attributes ? ~0u : ~MANIFEST_KNOWS_ATTRIBUTE;
+    r->clean_size = (uint64_t)st.st_size;
+    r->clean_mtime_sec = st.st_mtim.tv_sec;
+    r->clean_mtime_nsec = (uint64_t)st.st_mtim.tv_nsec;
+    /* persist-order U2 (reader: orphan_look()): the record names the file durably before a name changes: without that the
+     * manifest, under the file's number, would be another file's. */
+    return birth_write_record(pr);
+}
+
+int orphan_end(struct pairing *pr)
+{
+    /* persist-order U4 (reader: lookup()): both names are durable before the attribute no longer tells the old number.
+     * persist-order R3 (writer: orphan_rename()): also if a process that died had renamed them. */
+    return folder_sync(&pr->folder) < 0 ? -1 : birth_end(pr);
+}
+
+int orphan_rename(struct pairing *pr)
+{
+    const struct pairing_names was = pr->names, own = pairing_names(pr->identity.inode);
+    const struct folder *f = &pr->folder;
+    if (!is_in_place(pr)) {
+        /* ENOENT: renamed by a process that died. */
+        if (fsops->renameat(f->fd, was.reflection, own.reflection) < 0 && errno != ENOENT)
+            return folder_error(f, own.reflection, "cannot rename a reflection to");
+        /* persist-order U3 (reader: adopt()): the reflection has its new name durably before the manifest, by which it is
+         * found. */
+        if (folder_sync(f) < 0)
+            return -1;
+        if (fsops->renameat(f->fd, was.manifest, own.manifest) < 0)
+            return folder_error(f, own.manifest, "cannot rename a manifest to");
+    }
+    pr->names = own;
+    pr->orphan = false;
+    report_log(REPORT_WARNING,
+               "%s, which was restored or copied, is joined with its reflection %s/%s", pr->path,
+               f->path, own.reflection);
+    return orphan_end(pr);
 }

@@ -19,7 +19,7 @@
  *
  * Without an attribute, a file may have several such manifests, and a manifest several such files: then none is taken.
  *
- * A choice of the user decides: reunion.h. Takes no lock, and opens no file but manifests and reflections: closing a descriptor of a file drops locks
+ * A choice of the user decides. Looking takes no lock, and opens no file but manifests and reflections: closing a descriptor of a file drops locks
  * of fcntl(2) that the process has on it.
  */
 #ifndef ATO_REFLECTION_PAIRING_ORPHAN_H
@@ -43,9 +43,6 @@ enum orphan_finding {
     ORPHAN_BEGUN, /* a reunion was interrupted when it was decided: the manifest has another number, and names the file */
 };
 
-/* Returns true if there may be one. False for most files that carry no attribute, quickly. */
-bool orphan_is_due(struct folder *f, const struct orphan_of *of);
-
 /* Looks for the orphan of a file in a folder. *number: that of its names, if FOUND or BEGUN. */
 enum orphan_finding orphan_find(struct folder *f, const struct orphan_of *of, uint64_t *number);
 
@@ -68,5 +65,31 @@ int orphan_is_claimed(const struct folder *f, const char *path, uint64_t inode,
  * `file`: the original; -1: not known. */
 int orphan_holds(const struct folder *f, uint64_t number, int lock,
                  const struct manifest_record *record, int file);
+
+/*
+ * Reunites a restored file with its orphan: the manifest gets the file's identity, and the names its inode number.
+ *
+ *   1. the file has the attribute of the orphan: its id, and its number. What a restore has left visible is durable (persist-order U1)
+ *   2. the record names the file, with a new id: the step that decides                                            (persist-order U2)
+ *   3. the reflection gets the new name, then the manifest                                                        (persist-order U3)
+ *   4. the file gets the attribute of the new pairing                                                             (persist-order U4)
+ *
+ * Each is durable before the next. Before step 2 a map refuses the file again, and the user may choose the other side. After it each map
+ * finishes the rest: the attribute leads to the manifest as long as that has its old number; on a file system without attributes
+ * the search for orphans does. The id is new since the source may be in use: its shared memory has its id in its name. If the restored
+ * file has its old number, the id stays, and step 1 decides.
+ *
+ * For pairing_open.c, and adopt(). The caller holds the attach lock and all slots of the orphan's manifest, which is mapped. Results: 0, or -1
+ * with a sentence. An orphan whose place is taken by another one is refused: that has to be reunited first.
+ */
+
+/* Steps 1 and 2. adopt() has succeeded: all lanes are replayed, and the reflection fits. */
+int orphan_adopt(struct pairing *pr);
+
+/* Steps 3 and 4. The next pairing_find() finds the file's own pairing. */
+int orphan_rename(struct pairing *pr);
+
+/* Step 4 alone: of a reunion, or a birth, whose process died before it. */
+int orphan_end(struct pairing *pr);
 
 #endif

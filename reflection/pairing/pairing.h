@@ -18,7 +18,7 @@
  *   attribute with the file's inode, and a manifest with its id and inode
  *                                         -> the reflection is the file's, whatever else was moved
  *   an orphan (orphan.h): the manifest of a file that is not there, of which this one is a restored copy
- *                                         -> ESTALE; with ATO_PREFER_REFLECTION the two are reunited (reunion.h)
+ *                                         -> ESTALE; with ATO_PREFER_REFLECTION the two are reunited
  *   attribute with another inode          -> ESTALE: the file is a copy
  *   attribute, but no such manifest       -> ESTALE: never an empty reflection in its place
  *   no attribute, but the manifest says that there is one: by birth time and generation

@@ -13,8 +13,8 @@
 #include "reflection/pairing/guard.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/lookup.h"
+#include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
-#include "reflection/pairing/reunion.h"
 #include "reflection/recovery/replay.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@
 static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
 {
     for (;;) {
-        pr->lock = folder_lock_file(&pr->folder, pr->names.manifest, pairing_access(wish), 0,
-                                    &pr->identity.trust, "the manifest");
+        pr->lock = folder_lock_manifest(&pr->folder, pr->names.manifest, pairing_access(wish),
+                                        &pr->identity.trust);
         if (pr->lock >= 0)
             return 1;
         if (errno != ENOENT)
@@ -45,23 +45,6 @@ static int take_manifest(struct pairing *pr, const struct pairing_wish *wish)
             return report_errno(errno, "cannot make the manifest %s/%s%s", pr->folder.path,
                                 pr->names.manifest, folder_advice(errno));
     }
-}
-
-/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
- * this many naps, one second. */
-enum { NAPS = 500 };
-
-/* Takes all bytes but byte 0: possible only if no process has the file mapped. Then keeps that of slot 0; else pr->joined is
- * set. A process that only looks just asks. Returns 0; -1. */
-static int take_slots(struct pairing *pr, const struct pairing_wish *wish)
-{
-    const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
-                                                   : locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
-    pr->joined = all == LOCKS_TAKEN;
-    if (pr->joined || all == LOCKS_FREE ||
-        (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) == 0))
-        return 0;
-    return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
 }
 
 /* ---- what dead processes committed ---- */
@@ -81,30 +64,23 @@ static int recover_slots(struct pairing *pr)
 
 /* ---- the pairing that is found ---- */
 
-/* An orphan. Returns 0: open the file again; -1. */
-static int reunite(struct pairing *pr, const struct pairing_wish *wish)
-{
-    const bool begun =
-        pr->record.inode == pr->identity.inode && identity_same_inode(&pr->identity, &pr->record);
-    persist_init(&pr->persist, pr->record.domain);
-    if (!begun) {
-        if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || reunion_decide(pr) < 0)
-            return -1;
-    } else if (fsops_fsync(pr->lock) < 0) {
-        /* persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it would
-         * miss a reflection that has the new name. */
-        return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
-    }
-    return reunion_finish(pr);
-}
+/* What became of one try to open a pairing. */
+enum outcome {
+    FAILED = -1, /* as report_error() returns */
+    AGAIN,       /* as removal.h's functions return: what is there now is to be looked at */
+    DONE,
+    NOT_YET = PAIRING_NOT_YET, /* the process that has the locks is not ready, or is dying */
+    PLAIN,                     /* wish->only_looks: there is no pairing */
+};
 
-/* Does what the verdict says about a file that no other process has mapped. Returns 1 done; 0 try again; -1. */
-static int open_alone(struct pairing *pr, enum verdict verdict, const struct pairing_wish *wish)
+/* Does what the verdict says about a file that no other process has mapped. Returns DONE, AGAIN or FAILED. */
+static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
+                               const struct pairing_wish *wish)
 {
     switch (verdict) {
     case VERDICT_ADOPT:
         if (recover_slots(pr) == 0 && adopt(pr, wish) == 0)
-            return 1;
+            return DONE;
         if (errno == ESTALE)
             return adopt_anew(pr, wish);
         return errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : -1;
@@ -113,39 +89,35 @@ static int open_alone(struct pairing *pr, enum verdict verdict, const struct pai
     case VERDICT_FORGET:
         return removal_forget(pr);
     case VERDICT_REUNITE:
-        return reunite(pr, wish);
+        persist_init(&pr->persist, pr->record.domain);
+        if (!identity_same_inode(&pr->identity, &pr->record)) {
+            if (recover_slots(pr) < 0 || adopt(pr, wish) < 0 || orphan_adopt(pr) < 0)
+                return -1;
+        } else if (fsops_fsync(pr->lock) < 0) {
+            /* Begun. persist-order R3 (writer: U2): the record may be visible and not durable. After a power cut the record before it
+             * would miss a reflection that has the new name. */
+            return folder_error(&pr->folder, pr->names.manifest, "cannot sync the manifest");
+        }
+        return orphan_rename(pr);
     case VERDICT_BEAR:
         if (birth_give(pr, wish) == 0)
-            return 1;
+            return DONE;
         removal_of_failed_birth(pr);
-        return -1;
+        return FAILED;
     default: /* VERDICT_START_OVER */
         return removal_start_over(pr);
     }
 }
 
-/* One try. Returns 1 done; 0 try again; PAIRING_NOT_YET when the process that has the locks is done or dead; PLAIN if
- * wish->only_looks, and there is no pairing; -1 error. */
-enum { PLAIN = 3 };
-
-static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
+static enum outcome open_locked(struct pairing *pr, const struct pairing_wish *wish)
 {
     /* The file as it is now: the last user may have unmapped it during the wait for the lock. */
     if (identity_of(pr->original, &pr->identity) < 0)
         return -1;
-    static const char zeros[MANIFEST_BYTES];
-    char *bytes HEAP = calloc(1, MANIFEST_BYTES);
-    if (!bytes)
-        return report_error(ENOMEM, "no memory to map %s", pr->path);
     const off_t length = fsops_length(pr->lock);
-    if (length < 0 || pread(pr->lock, bytes, MANIFEST_BYTES, 0) < 0)
+    const int found = area_read(pr->lock, &pr->record, NULL, &pr->copy);
+    if (length < 0 || found < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot read the manifest");
-    enum manifest_finding found = manifest_read(bytes, &pr->record, &pr->copy);
-    /* A manifest gets its length before its bytes. Any other file is not libato's: it may be a user's file that was renamed, and
-     * must not be overwritten. */
-    if (found == MANIFEST_UNBORN && length != MANIFEST_BYTES && length != MANIFEST_BORN_BYTES &&
-        (length > MANIFEST_BYTES || memcmp(bytes, zeros, MANIFEST_BYTES) != 0))
-        found = MANIFEST_DAMAGED;
     /* A manifest without a valid copy while others have locks is a birth or a removal of a process that is
      * dying. It gets PAIRING_NOT_YET below. */
     const enum verdict verdict =
@@ -153,8 +125,9 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
             ? adoption_verdict(pr, found, wish)
             : VERDICT_BEAR;
     if (verdict == VERDICT_AGAIN)
-        return 0;
-    if (verdict == VERDICT_REFUSE || (verdict == VERDICT_FORGET && pr->joined))
+        return AGAIN;
+    if (verdict == VERDICT_REFUSE ||
+        (verdict == VERDICT_FORGET && (pr->joined || !wish->prefer_file)))
         return -1;
     if (wish->only_looks && !pr->joined && verdict != VERDICT_ADOPT &&
         verdict != VERDICT_START_OVER)
@@ -166,13 +139,21 @@ static int open_locked(struct pairing *pr, const struct pairing_wish *wish)
             "process has to map it first, or make it plain (ato deploy)",
             pr->path);
     if (verdict == VERDICT_ADOPT || verdict == VERDICT_REUNITE) {
-        pr->manifest = area_map_manifest(pr->lock, pairing_access(wish), pr->path, &pr->faults);
+        if (length < MANIFEST_BYTES) { /* a load would be SIGBUS */
+            report_error(EUCLEAN,
+                         "the manifest of %s is %lld bytes long, it must have at least "
+                         "%d. " PAIRING_BRING_BACK,
+                         pr->path, (long long)length, MANIFEST_BYTES);
+            return wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
+        }
+        pr->manifest = folder_map(pr->lock, pairing_access(wish), MANIFEST_BYTES, 0);
         if (!pr->manifest)
-            return errno == EUCLEAN && wish->prefer_file && !pr->joined ? removal_forget(pr) : -1;
+            return report_errno(errno, "cannot map the manifest of %s", pr->path);
+        fault_watch(pr->manifest, MANIFEST_BYTES, &pr->faults);
     }
     if (pr->joined) {
         const int r = adopt_joined(pr, wish);
-        return r == 0 ? 1 : r;
+        return r == 0 ? DONE : (enum outcome)r;
     }
     if (found == MANIFEST_VALID && !pr->orphan) {
         pr->before = pr->record;
@@ -200,7 +181,7 @@ static int check_file_system(int fd, const struct pairing_wish *wish, const char
                 : 0;
 }
 
-static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
+static enum outcome try_to_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     folder_close(&pr->folder);
     if (identity_of(pr->original, &pr->identity) < 0)
@@ -211,36 +192,48 @@ static int try_to_find(struct pairing *pr, const struct pairing_wish *wish)
     int r = lookup(pr, wish);
     if (r == 0 && wish->only_looks)
         return PLAIN;
-    if (r >= 0 &&
-        ((wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0) ||
-         check_file_system(pr->folder.fd, wish, "the reflection folder", pr->folder.path) < 0))
+    if (r < 0 ||
+        (wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0) ||
+        check_file_system(pr->folder.fd, wish, "the reflection folder", pr->folder.path) < 0)
         return -1;
-    if (r >= 0 && !wish->only_looks)
+    if (!wish->only_looks)
         folder_follow(&pr->folder);
-    if (r >= 0 && (r = take_manifest(pr, wish)) > 0)
-        r = take_slots(pr, wish) < 0 ? -1 : open_locked(pr, wish);
-    return r;
+    if ((r = take_manifest(pr, wish)) <= 0)
+        return r < 0 ? FAILED : AGAIN;
+    /* All bytes but byte 0 can be had only if no process has the file mapped. Then only that of slot 0 is kept. A process that only looks
+     * just asks. */
+    const enum locks_answer all = wish->only_looks ? locks_ask(pr->lock, 1, MANIFEST_SLOTS)
+                                                   : locks_try(pr->lock, F_WRLCK, 1, PAIRING_LIVES);
+    pr->joined = all == LOCKS_TAKEN;
+    if (all == LOCKS_FAILED ||
+        (all == LOCKS_MINE && locks_drop(pr->lock, 2, PAIRING_LIVES - 1) < 0))
+        return folder_error(&pr->folder, pr->names.manifest, "cannot lock a slot of the manifest");
+    return open_locked(pr, wish);
 }
+
+/* A process that is dying, or a child that was just forked, keeps its descriptors for a moment: it is given
+ * this many naps, one second. */
+enum { NAPS = 500 };
 
 int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
 {
     pairing_let_go(pr);
     for (int naps = 0;;) {
-        const int r = try_to_find(pr, wish);
-        if (r == 1)
+        const enum outcome r = try_to_find(pr, wish);
+        if (r == DONE)
             return 0;
         pairing_let_go(pr);
-        if (r == PLAIN)
-            return 0;
-        if (r == 0 && wish->only_looks)
+        if (r == PLAIN || r == FAILED)
+            return r == PLAIN ? 0 : -1;
+        if (r == AGAIN && wish->only_looks) {
             report_quietly(EBUSY, "%s is being mapped or unmapped all the time", pr->path);
-        if (r >= 0 && wish->only_looks)
-            return r == 0 ? PAIRING_BUSY : r;
-        if (r < 0)
-            return -1;
-        if (r == PAIRING_NOT_YET && naps++ == NAPS)
+            return PAIRING_BUSY;
+        }
+        if (wish->only_looks)
+            return PAIRING_NOT_YET;
+        if (r == NOT_YET && naps++ == NAPS)
             return report_aloud();
-        if (r == PAIRING_NOT_YET)
+        if (r == NOT_YET)
             nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
     }
 }
@@ -273,7 +266,10 @@ int pairing_use(struct pairing *pr, uint64_t shm_generation)
     identity_to_record(&pr->identity, &pr->record);
     if (area_note_own(pr->lock, &pr->record) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
-    return pr->newborn ? birth_finish(pr) : birth_write_record(pr);
+    if (!pr->newborn)
+        return birth_write_record(pr);
+    /* A marked folder is not searched for orphans. */
+    return birth_finish(pr, folder_is_marked(&pr->folder) || !orphan_any(&pr->folder));
 }
 
 void pairing_stamp(struct pairing *pr)
@@ -296,7 +292,10 @@ int pairing_clean(struct pairing *pr, bool written)
     if (growth_end(pr, 0) < 0 || guard_check(pr, &pr->record.guard, pr->size) < 0 ||
         shrink_finish(pr) < 0)
         return -1;
-    if (area_cut(pr->lock) < 0)
+    /* All areas but the first, and the long lane: no lane holds a commit. */
+    const off_t length = fsops_length(pr->lock);
+    if (length < 0 ||
+        (length > MANIFEST_BORN_BYTES && fsops->ftruncate(pr->lock, MANIFEST_BORN_BYTES) < 0))
         return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
     /* In domain process no byte is durable yet; nor is any lane in the manifest: that of an earlier commit must not come
      * back. */

@@ -34,15 +34,21 @@ int replay_open(struct replay *r, const struct pairing *own)
         return report_errno(errno, "cannot map the reflection of %s", own->path);
     if (r->map)
         fault_watch(r->map, r->bytes, &r->faults);
-    r->manifest = area_map_manifest(own->lock, O_RDWR, own->path, &r->faults);
-    return r->manifest ? 0 : -1;
+    const off_t end = fsops_length(own->lock), areas = (off_t)manifest_area(MANIFEST_SLOTS);
+    r->length = end < 0 ? 0 : (uint64_t)end;
+    r->mapped = (uint64_t)(end < areas ? areas : end);
+    r->manifest = end < 0 ? NULL : folder_map(own->lock, O_RDWR, r->mapped, 0);
+    if (!r->manifest)
+        return report_errno(errno, "cannot map the manifest of %s", own->path);
+    fault_watch(r->manifest, r->mapped, &r->faults);
+    return 0;
 }
 
 void replay_close(struct replay *r)
 {
     KEEP_ERRNO();
     fault_unmap(r->map, r->bytes);
-    fault_unmap(r->manifest, MANIFEST_BYTES);
+    fault_unmap(r->manifest, r->mapped);
     if (r->fd >= 0)
         close(r->fd);
 }
@@ -115,7 +121,7 @@ int replay_apply(const struct lane_view *v, const struct replay *to)
 
 /* ---- lanes ---- */
 
-/* The steps for the lanes of a slot, each for all of them. */
+/* The steps, each for all lanes before the next one. */
 enum step { SETTLE, CHECK, APPLY, RETIRE };
 
 static int do_step(const struct replay *r, enum step step, const struct lane *lane)
@@ -139,13 +145,26 @@ static int do_step(const struct replay *r, enum step step, const struct lane *la
     return 0;
 }
 
-static int do_steps(const struct replay *r, enum step step, enum step last,
-                    const struct lane *lanes, unsigned n)
+int replay_slots(struct replay *r, unsigned first, unsigned last)
 {
-    for (; step <= last; step++) {
-        for (unsigned i = 0; i < n; i++)
-            if (do_step(r, step, &lanes[i]) < 0)
-                return -1;
+    const int lock = r->own->lock;
+    for (enum step step = SETTLE; step <= RETIRE; step++) {
+        for (unsigned slot = first; (slot = area_next(lock, slot)) <= last; slot++) {
+            struct lane lanes[LANE_SMALL];
+            char *const at = r->manifest + manifest_area(slot);
+            const int64_t bytes = area_bytes(lock, slot, r->length);
+            const uint64_t all = (uint64_t)bytes,
+                           stored = all < MANIFEST_AREA_BYTES ? all : MANIFEST_AREA_BYTES;
+            if (bytes < 0 || (step == SETTLE && bytes &&
+                              (area_make_space(lock, slot, all) < 0 ||
+                               domain_make_storable(PERSIST_MSYNC, at, stored) < 0)))
+                return report_errno(errno, "cannot use the lanes in the manifest of %s",
+                                    r->own->path);
+            const unsigned n = area_lanes(slot, at, all, lanes);
+            for (unsigned i = 0; i < n; i++)
+                if (do_step(r, step, &lanes[i]) < 0)
+                    return -1;
+        }
         /* persist-order R2 (writers: J2, J3): a killed writer may have stored its commit line or its `retired` and not fenced
          * it. A recovery after a power cut must find the same lanes as this one. */
         if (step == SETTLE)
@@ -155,34 +174,6 @@ static int do_steps(const struct replay *r, enum step step, enum step last,
             return -1;
     }
     return 0;
-}
-
-/* Does some steps for the lanes of each slot from first to last. */
-static int each_slot(struct replay *r, unsigned first, unsigned last, enum step from, enum step to)
-{
-    const struct pairing *own = r->own;
-    int done = 0;
-    for (unsigned slot = first; done == 0 && (slot = area_next(own->lock, slot)) <= last; slot++) {
-        struct lane lanes[LANE_SMALL] = {{0}};
-        if (slot == MANIFEST_SLOTS) {
-            done = area_map_found(own->lock, own->path, &r->faults, lanes);
-            done = done == 0 ? do_steps(r, from, to, lanes, 1) : done;
-            area_unmap_long(lanes);
-            continue;
-        }
-        char *area = area_map(own->lock, slot, own->path, &r->faults);
-        for (unsigned i = 0; area && i < LANE_SMALL; i++)
-            lanes[i] = lane_small(area, i);
-        done = area ? do_steps(r, from, to, lanes, LANE_SMALL) : -1;
-        area_unmap(area);
-    }
-    return done;
-}
-
-int replay_slots(struct replay *r, unsigned first, unsigned last)
-{
-    return each_slot(r, first, last, SETTLE, CHECK) < 0 ? -1
-                                                        : each_slot(r, first, last, APPLY, RETIRE);
 }
 
 int replay_check(const struct replay *r)

@@ -17,7 +17,8 @@ struct replay {
     int fd;    /* of the reflection */
     char *map; /* the reflection; NULL: it is empty */
     uint64_t bytes;
-    char *manifest;             /* its first MANIFEST_BYTES */
+    char *manifest;             /* all of it */
+    uint64_t length, mapped;    /* of the manifest; what is mapped may be more */
     struct fault_target faults; /* of all its views */
 };
 
@@ -28,7 +29,7 @@ void replay_close(struct replay *r);
 
 /* Finishes the commits in the lanes of slots first..last; MANIFEST_SLOTS is the long lane. Returns 0; -1 with a sentence, and no
  * commit is lost: EUCLEAN if a lane is damaged, and nothing is stored; or if a commit names what is no word of the file: then none
- * of its slot is retired. EIO, ENOSPC, ... */
+ * is retired. EIO, ENOSPC, ... */
 int replay_slots(struct replay *r, unsigned first, unsigned last);
 
 /* To be called at the end. Returns 0; -1 with EIO: what was read or stored may be lost (fault.h). */

@@ -82,7 +82,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/pairing/area.c", "long lane|peers, long lane"},
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
         {"", "reflection/pairing/guard.c", "guarded"},
-        {"", "reflection/pairing/reunion.c", "restored"},
+        {"", "reflection/pairing/orphan.c", "restored"},
         {"", "lib/recovery/takeover.c",
          "peers, in a deploy|peers, in several pages|peers, long lane|peers, in a word"},
         {"drop fence", "lib/recovery/takeover.c", "peers, in a word"},

@@ -193,7 +193,6 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     bool times = h.field(CLEAN_SIZE, 8) == p.content.size() &&
                  h.field(CLEAN_SEC, 8) == static_cast<uint64_t>(p.mtime.tv_sec) &&
                  h.field(CLEAN_NSEC, 8) == static_cast<uint64_t>(p.mtime.tv_nsec);
-    bool preferred = chosen && h.field(CLEAN_SIZE, 8) == p.content.size();
     const bool replaced = match && !same && state == IN_USE && !copy && !chosen;
     // Chosen: an attribute that was taken away.
     bool ours = begun || match ||
@@ -207,7 +206,7 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
     const bool unfinished = ours && !match && !never_had; // its birth
     v.anew |= ours && (sizes ? shrunk <= size : unfinished) && off &&
               p.reflection_kind == Kind::FILE && !holds_slices(v.reflection, v.format);
-    if ((!ours && !joined) || replaced || !sizes || (state == CLEAN && !times && !preferred))
+    if ((!ours && !joined) || replaced || !sizes || (state == CLEAN && !times && !chosen))
         return v;
     const bool taken = (cut || size == p.content.size()) && p.reflection_kind == Kind::FILE;
     const std::vector<Entry> entries = entries_in(v.reflection, v.format);

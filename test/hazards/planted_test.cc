@@ -98,18 +98,19 @@ class Planted : public Users
     static void plant_commit(const std::string &path, uint64_t value)
     {
         struct persist p;
-        struct fault_target faults = {};
+        struct pairing pairing = {};
+        struct lane area = {};
         persist_init(&p, PERSIST_PROCESS);
         Fd fd(manifest_of(path), O_RDWR);
-        char *area = area_map(fd, 5, path.c_str(), &faults);
-        ASSERT_NE(area, nullptr) << ato_errormsg();
-        const struct lane lane = lane_small(area, 0);
+        pairing.lock = fd;
+        ASSERT_EQ(area_map(&pairing, 5, MANIFEST_AREA_BYTES, &area), 0) << ato_errormsg();
+        const struct lane lane = lane_small(area.at, 0);
         struct lane_writer w;
         lane_begin(&w, &p, &lane, lane_retired(&lane), SIZE / 4096);
         for (uint64_t page = 0; page < SIZE / 4096; page++)
             lane_add(&w, layout_word(LAYOUT_DENSE, page), value);
         ASSERT_EQ(lane_commit(&w), 0);
-        area_unmap(area);
+        fault_unmap(area.at, area.bytes);
     }
 
     // Leaves a reflection with older bytes than the file, which stays in use.

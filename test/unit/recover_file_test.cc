@@ -308,6 +308,43 @@ TEST_P(RecoverFile, LongLaneMayHaveHolesAndMustNotBeCutOff)
     EXPECT_EQ(m.read(), pattern(LARGE, 2));
 }
 
+// Of its first commit line the sequence alone was stored: nothing was committed.
+TEST_P(RecoverFile, TornFirstLineOfTheLongLaneIsNoDamage)
+{
+    ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
+    const uint64_t lane = manifest_area(MANIFEST_SLOTS), sequence = 1;
+    ASSERT_EQ(truncate(manifest_of(path).c_str(), static_cast<off_t>(lane + (1 << 20))), 0);
+    write_at(manifest_of(path), lane, &sequence, 8);
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), new_);
+    EXPECT_EQ(read_at(manifest_of(path), lane + 64, 1), Bytes(1, 1)) << "it is retired";
+}
+
+// Nor a small one: what is missing of it would count as a commit that was never complete.
+TEST_P(RecoverFile, SmallLaneMustNotBeCutOff)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, wish());
+                  PersistFaults faults;
+                  faults.die_at_flip(2);
+                  m.write(0, new_);
+                  return 0;
+              }),
+              CUT);
+    const Bytes whole = read_file(manifest_of(path));
+    for (uint64_t length : {64, 128 + 8}) {
+        ASSERT_EQ(
+            truncate(manifest_of(path).c_str(), static_cast<off_t>(manifest_area(0) + length)), 0);
+        expect_refused(EUCLEAN, path);
+        expect_refused(EUCLEAN, path); // and again
+        write_file(manifest_of(path), whole);
+    }
+    Mapped m(path, wish());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), new_);
+}
+
 TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)
 {
     ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);

@@ -108,7 +108,7 @@ static int open_reflections(struct check *c, struct folder *f, const char *path)
 static void check_reflections(struct around *a, const struct folder *f)
 {
     a->folder = f;
-    if (folder_each_name(f, check_entry, a) < 0)
+    if (folder_each_name(f, ".", check_entry, a) < 0)
         finding_add(&a->check->findings, FINDING_BLIND, f->path, "%s", report_sentence());
     seen_free(&a->originals);
 }
@@ -176,8 +176,8 @@ void check_folder(struct check *c, const char *name)
         return;
     }
     const int there = open_reflections(c, &ato, path);
-    if (folder_each_name(&l.folder, find_kind, &l) < 0 ||
-        (there != -2 && folder_each_name(&l.folder, check_named, &l) < 0))
+    if (folder_each_name(&l.folder, ".", find_kind, &l) < 0 ||
+        (there != -2 && folder_each_name(&l.folder, ".", check_named, &l) < 0))
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
     if (there == 1)
         check_reflections(&around, &ato);

@@ -71,8 +71,7 @@ void check_manifest(struct check *c, const char *name, const struct look_manifes
         finding_add(&c->findings, FINDING_ERROR, name,
                     "the manifest has version %u and format %u, which this program does not know; "
                     "%s",
-                    m->record.version, m->record.format,
-                    manifest_advice(m->record.version, MANIFEST_VERSION));
+                    m->record.version, m->record.format, manifest_advice(m->record.version));
         return;
     }
     check_copies(c, name, m);

@@ -290,7 +290,7 @@ static bool each_entry(struct search *s, const struct place *place,
     const int there = look_folder(&f, place->path);
     if (there == 0)
         return true;
-    const bool good = there == 1 && folder_each_name(&f, visit, &e) == 0;
+    const bool good = there == 1 && folder_each_name(&f, ".", visit, &e) == 0;
     if (!good)
         gc_add(s->gc, GC_BLIND, "folder", place->path, 0, "%s", report_sentence());
     folder_close(&f);

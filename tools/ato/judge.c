@@ -212,7 +212,7 @@ void look_judge(struct look *l)
                       "the manifest %s/%" PRIu64
                       ".manifest is of version %u and format %u, which are not known; %s",
                       folder, inode, m->record.version, m->record.format,
-                      manifest_advice(m->record.version, MANIFEST_VERSION));
+                      manifest_advice(m->record.version));
         return;
     }
     if (m->found == MANIFEST_UNBORN) {
