@@ -215,9 +215,12 @@ int mask_lock(int fd, short type)
 
 bool mask_wait_for_lock(int fd)
 {
-    int tries = 0;
-    while (mask_lock(fd, F_WRLCK) < 0) {
-        if (++tries == TRIES)
+    for (int tries = 0; mask_lock(fd, F_WRLCK) < 0; tries++) {
+        struct flock l = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
+        if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK && l.l_pid == getpid())
+            return true;
+        if (tries == TRIES)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
@@ -244,7 +247,7 @@ int mask_take_off(char *view, int fd)
                : write_part(view, h, VERSIONS, FRACTION + 2);
 }
 
-int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
+int mask_refresh(char *view, int fd, unsigned char plain[MASK_GUARDED])
 {
     unsigned char h[MASK_HEADER];
     struct ato_stat st = {.struct_size = sizeof(st)};
@@ -256,7 +259,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
     const bool has_guard = st.guard_offset == AT && st.guard_bytes == BYTES;
     if (!has_guard && (st.guard_bytes || !st.slices_in_reflection))
         return 0; /* not this VFS's, or a copy's */
-    if (!is_locked && !mask_wait_for_lock(fd))
+    if (!mask_wait_for_lock(fd))
         return 1;
     const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
     /* A guard has no version bytes. After a switch to WAL mode the mask could not be taken off. */

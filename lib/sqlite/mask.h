@@ -98,16 +98,16 @@ int mask_set_plain(char *view, const void *header);
  * process has it, or writes by SQLite's own VFS, or is just getting a lock. */
 int mask_lock(int fd, short type);
 
-/* Takes it, and waits for that. Returns false if another process has it for seconds. */
+/* Takes it, and waits for that, unless a connection of this process has it. Returns false if another process has it for seconds. */
 bool mask_wait_for_lock(int fd);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
  * then (ato_unmap_options.guard_plain), or takes the mask off, if the database is in WAL mode; else leaves `plain` as it is.
- * plain[0] is not 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock.
- * Returns 0; 1 if another connection writes: the file must not be made plain then; -1 as above. Unless is_locked it may hold
- * mask_lock(): the caller gives that back when the file is unmapped. Meanwhile SQLite's own VFS reads nothing: it could cache
- * byte 21 beside the counter that stays, and would not look again. And no other process commits what the guard does not know. */
-int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
+ * plain[0] is not 0 once it is set. `fd` is the file, open for writing.
+ * Returns 0; 1 if another connection writes: the file must not be made plain then; -1 as above. It may hold mask_lock(): the caller
+ * gives that back, or closes `fd`, when the file is unmapped. Meanwhile SQLite's own VFS reads nothing: it could cache byte 21
+ * beside the counter that stays, and would not look again. And no other process commits what the guard does not know. */
+int mask_refresh(char *view, int fd, unsigned char plain[MASK_GUARDED]);
 
 /* Deploys all of the file, then takes the mask off, if there is one. `fd` is a descriptor of the file.
  * The caller has mask_lock() or the EXCLUSIVE lock; or SHARED, which keeps others from EXCLUSIVE, and has staged nothing. The

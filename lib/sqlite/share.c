@@ -59,7 +59,7 @@ static int share_below(struct connection *c)
     }
     if (r != SQLITE_OK) {
         if (!db->below)
-            (void)database_unmap(c, false, false);
+            (void)database_unmap(c, false);
         (void)c->below->xUnlock(c->file, SQLITE_LOCK_NONE);
         return r;
     }
@@ -91,7 +91,7 @@ static bool end_staging(struct connection *c, int before, int level)
                        mask_read(db->view, database_length(db), header) == 0 &&
                        mask_is_on(header) && share_memory_go_on(c, level);
     if (!stays)
-        (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
+        (void)database_unmap(c, true);
     return stays;
 }
 
@@ -106,7 +106,7 @@ static int unlock_below(struct connection *c, int before, int level)
     const int r = c->below->xUnlock(c->file, below);
     if (below == SQLITE_LOCK_NONE && !db->memory) {
         if (--db->below == 0)
-            (void)database_unmap(c, false, false);
+            (void)database_unmap(c, false);
         c->pending.view = NULL;
     }
     pthread_mutex_unlock(&db->mapping);
@@ -174,21 +174,6 @@ static bool has_new_wal(const struct connection *c)
            stat(c->wal, &st) == 0 && st.st_size > 0;
 }
 
-/* Before RESERVED of a database that is not mapped yet: SQLite gets the error now that the first write of its transaction would get, at
- * COMMIT. */
-static int check_folder(const struct connection *c)
-{
-    char *folder = database_forbidden_folder(c);
-    if (!folder)
-        return SQLITE_OK;
-    const int r = fault(SQLITE_READONLY_DIRECTORY,
-                        "cannot write to %s: this process may not write to %s, where its "
-                        "reflection would be: %s",
-                        c->name, folder, strerror(errno));
-    free(folder);
-    return r;
-}
-
 int share_check(const struct connection *c, int code)
 {
     if (!is_lost(c))
@@ -212,7 +197,7 @@ int share_lock(struct connection *c, int level)
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
     if (level == SQLITE_LOCK_RESERVED && !c->pending.view)
-        r = check_folder(c);
+        r = database_check_folder(c);
     if (r != SQLITE_OK)
         return r;
     if (level == SQLITE_LOCK_SHARED)
@@ -267,7 +252,7 @@ struct connection *share_in_memory(const char *name)
 
 bool share_had_wal(const struct connection *c)
 {
-    return is_lost(c) || locks_had_wal(&c->db->locks);
+    return is_lost(c) || locks_say(&c->db->locks, LOCKS_WAL);
 }
 
 static bool is_missing(const char *name)
@@ -277,7 +262,7 @@ static bool is_missing(const char *name)
 
 void share_forget_wal(struct connection *c)
 {
-    if (c->db->memory && locks_had_wal(&c->db->locks) && is_missing(c->wal) &&
+    if (c->db->memory && locks_say(&c->db->locks, LOCKS_WAL) && is_missing(c->wal) &&
         is_missing(c->journal))
-        locks_set_wal(&c->db->locks, false);
+        locks_set(&c->db->locks, LOCKS_WAL, false);
 }
