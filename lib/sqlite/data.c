@@ -155,9 +155,9 @@ static int fault_of_lost_locks(const struct connection *c)
         c->name);
 }
 
-/* Maps the database for writing, unless it is: before a change that is staged (with its mask, and EXCLUSIVE), and before any other in
- * memory, where others may have it mapped. */
-static int map_to_write(struct connection *c, bool masks, int code)
+/* Maps the database for writing, unless it is: before a change that is staged, and before any other in memory, where others may have it
+ * mapped. */
+static int map_to_write(struct connection *c, int code)
 {
     struct database *db = c->db;
     int r = share_check(c, code);
@@ -166,7 +166,7 @@ static int map_to_write(struct connection *c, bool masks, int code)
     if (db->memory)
         locks_set(&db->locks, LOCKS_WRITTEN, true);
     pthread_mutex_lock(&db->mapping);
-    if (database_map(c, masks) == 0)
+    if (database_map(c) == 0)
         c->pending.view = db->view;
     pthread_mutex_unlock(&db->mapping);
     if (c->pending.view) {
@@ -194,7 +194,7 @@ static int begin_to_stage(struct connection *c, int code)
     if (!db->memory && !c->pending.view && c->counter >= 0 &&
         pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_counter(header) != c->counter)
         return fault_of_lost_locks(c);
-    int r = map_to_write(c, true, code);
+    int r = map_to_write(c, code);
     if (r == SQLITE_OK)
         r = database_check_mask_again(c);
     if (r != SQLITE_OK)
@@ -222,7 +222,7 @@ static int take_mask_off(struct connection *c)
 
 int data_begin_below(struct connection *c, int code)
 {
-    const int r = c->db->memory ? map_to_write(c, false, code) : SQLITE_OK;
+    const int r = c->db->memory ? map_to_write(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
         return r;
     c->wrote_below = true;

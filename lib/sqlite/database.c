@@ -256,12 +256,12 @@ enum { LEAST_GROWTH = 4 };
 enum { LEAST_LENGTH = 4096 };
 
 /* Maps all of the file, so that it can grow. Later views are as the first one, but larger if another process made the file larger. */
-int database_map(const struct connection *c, bool masks)
+int database_map(const struct connection *c)
 {
     struct database *db = c->db;
     if (db->view)
         return 0;
-    unsigned char headers[2][MASK_HEADER];
+    unsigned char header[MASK_HEADER];
     const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
     const char *policy = secure_getenv("ATO_READ_POLICY");
@@ -284,7 +284,7 @@ int database_map(const struct connection *c, bool masks)
                     : least > most ? least
                                    : most,
         .reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir};
-    mask_expect(db->fd, headers, masks, &o);
+    mask_expect(db->fd, header, &o);
     db->view_length = length ? (size_t)length : LEAST_LENGTH;
     db->reach = o.max_size;
     void *view;
@@ -426,7 +426,7 @@ static void end(struct connection *c, bool fast)
     if (db->memory) { /* nobody comes or goes meanwhile */
         is_last = mask_wait_for_lock(db->fd) && locks_are_last(&db->locks);
         if (is_last && !fast && !db->view && locks_say(&db->locks, LOCKS_WRITTEN) &&
-            database_needs_view(c) && database_map(c, false) < 0)
+            database_needs_view(c) && database_map(c) < 0)
             (void)database_fault_of_map(c, SQLITE_WARNING);
     }
     database_unmap_plain(db);

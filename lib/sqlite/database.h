@@ -59,9 +59,8 @@ struct database {
  * file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 
-/* Maps the database, unless it is. masks: the caller has EXCLUSIVE; if the file gets its reflection now, it gets its mask with it.
- * Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
-int database_map(const struct connection *c, bool masks);
+/* Maps the database, unless it is. Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
+int database_map(const struct connection *c);
 
 /* The same for reading only, of a plain file that stays plain: db->plain. Without memory or address space there is none. */
 void database_map_plain(const struct connection *c);

@@ -142,23 +142,14 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-/* Makes of a plain header in h[0] what the file gets: the guard, in h[0], and the mask, in h[1]. */
-static void prepare(unsigned char h[2][MASK_HEADER])
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o)
 {
-    memcpy(h[1], h[0], MASK_HEADER);
-    mask_cover(h[1]);
-    count_on(h[0], AHEAD);
-}
-
-void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
-{
-    if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !is_plain(h[0]) || mask_is_wal(h[0]))
+    if (pread(fd, h, MASK_HEADER, 0) != MASK_HEADER || !is_plain(h) || mask_is_wal(h))
         return;
-    prepare(h);
+    count_on(h, AHEAD);
     o->guard_offset = AT;
-    o->guard_plain = h[0] + AT;
+    o->guard_plain = h + AT;
     o->guard_bytes = BYTES;
-    o->guard_masked = masks ? h[1] + AT : NULL;
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -191,19 +182,20 @@ static int read_masked(char *view, off_t length, unsigned char *h)
 
 int mask_put_on(char *view)
 {
-    unsigned char h[2][MASK_HEADER];
-    const int r = mask_read(view, MASK_HEADER, h[0]);
+    unsigned char h[MASK_HEADER], ahead[MASK_HEADER];
+    const int r = mask_read(view, MASK_HEADER, h);
     if (r != 0)
         return r;
-    if (mask_is_on(h[0]))
-        return cover_counter(view, h[0]);
-    if (!is_plain(h[0]))
+    if (mask_is_on(h))
+        return cover_counter(view, h);
+    memcpy(ahead, h, sizeof(h));
+    if (!mask_cover(h))
         return 1;
-    prepare(h);
-    if (mask_set_plain(view, h[0]) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
-        write_part(view, h[1], VERSIONS, FRACTION + 2) < 0)
+    count_on(ahead, AHEAD);
+    if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
+        write_part(view, h, VERSIONS, FRACTION + 2) < 0)
         return -1;
-    return write_part(view, h[1], COUNTER, COUNTER + 4);
+    return write_part(view, h, COUNTER, COUNTER + 4);
 }
 
 int mask_lock(int fd, short type)

@@ -22,8 +22,7 @@
  *   1. Before the first write to a file that is not masked: the guard is durable. Its counter is far ahead of the file's: if the
  *      process is killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all
  *      of them. Mostly the file was mapped with this guard; it is set anew if the counter has changed since, or if the database
- *      was in WAL mode. If the file gets its reflection at this write (share.h), steps 1 and 2 are a part of that
- *      (ato_options.guard_masked).
+ *      was in WAL mode.
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
@@ -81,9 +80,8 @@ int mask_read(char *view, off_t length, void *header);
 /* Returns whether the file itself has no mask, and is not a new one: if it had one, another program has overwritten it. */
 bool mask_is_lost(const char *view);
 
-/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if
- * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
-void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
+/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1; `h` then has the bytes. `fd`: the file. */
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o);
 
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock, has no transaction of libato open in this file, and knows that the file
  * is not shorter than the view, and has a guard if it is masked. Guard and mask are durable on return. Returns 0; 1 if the file has

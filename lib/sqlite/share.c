@@ -54,8 +54,8 @@ static int share_below(struct connection *c)
     if (!db->view && database_needs_view(c)) {
         r = SQLITE_BUSY;
         if (!db->writable)
-            r = database_map(c, false) == 0 ? share_memory_look_at_header(c, true)
-                                            : database_fault_of_map(c, SQLITE_CANTOPEN);
+            r = database_map(c) == 0 ? share_memory_look_at_header(c, true)
+                                     : database_fault_of_map(c, SQLITE_CANTOPEN);
     }
     if (r != SQLITE_OK) {
         if (!db->below)

@@ -130,8 +130,8 @@ static int map_written(struct connection *c, bool is_first)
     locks_set(&c->db->locks, LOCKS_WRITTEN, true);
     if (c->db->view)
         return SQLITE_OK;
-    return database_map(c, false) == 0 ? share_memory_look_at_header(c, is_first)
-                                       : database_fault_of_map(c, SQLITE_CANTOPEN);
+    return database_map(c) == 0 ? share_memory_look_at_header(c, is_first)
+                                : database_fault_of_map(c, SQLITE_CANTOPEN);
 }
 
 /* Begins to use the words, and maps the database. */
@@ -164,7 +164,7 @@ static int begin_in_memory(struct connection *c, bool is_first)
 /* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
 static int make_plain(struct connection *c)
 {
-    if (database_map(c, false) < 0)
+    if (database_map(c) < 0)
         return database_fault_of_map(c, SQLITE_CANTOPEN);
     const int r = share_memory_look_at_header(c, true);
     if (!database_unmap(c, true) && r == SQLITE_OK)
