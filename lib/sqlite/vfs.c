@@ -77,7 +77,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name)) {
         const int r = methods_open(below, name, file, flags, out_flags);
         if (r == SQLITE_OK)
-            record_opened();
+            record_set(offsetof(struct record, opened));
         return r;
     }
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
@@ -129,7 +129,7 @@ static int begin(const char *only_below)
     ato.xDelete = vfs_delete;
     ato.xAccess = vfs_access;
     ato.xSleep = vfs_sleep;
-    record_reached();
+    record_set(offsetof(struct record, reached));
     return SQLITE_OK;
 }
 
