@@ -325,7 +325,6 @@ void database_map_plain(const struct connection *c)
     if (plain == MAP_FAILED)
         return;
     db->plain_length = (size_t)length;
-    db->plain_is_old = false;
     db->plain_at = 0;
     db->plain = plain;
 }
@@ -341,14 +340,10 @@ char *database_plain(const struct connection *c)
 {
     struct database *db = c->db;
     uint64_t time;
-    if (!db->plain || __atomic_load_n(&db->plain_is_old, __ATOMIC_RELAXED))
-        return NULL;
-    if (!is_due(&db->plain_at, SEEN_NS, &time))
+    if (!db->plain || !is_due(&db->plain_at, SEEN_NS, &time))
         return db->plain;
-    if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c)) {
-        __atomic_store_n(&db->plain_is_old, true, __ATOMIC_RELAXED);
-        return NULL;
-    }
+    if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c))
+        return NULL; /* the next transaction looks again */
     __atomic_store_n(&db->plain_at, time, __ATOMIC_RELAXED);
     return db->plain;
 }
@@ -472,42 +467,29 @@ void database_close(struct connection *c)
     database_unlock();
 }
 
-static void let_in(struct connection *first, const struct connection *end)
-{
-    for (struct connection *c = first; c != end; c = c->next)
-        pthread_mutex_unlock(&c->in_call);
-}
-
-/* Keeps all connections of a list out of their views. Returns false, and keeps none out, if one is in a call. */
-static bool keep_out(struct connection *first)
-{
-    for (struct connection *c = first; c; c = c->next)
-        if (pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(first, c);
-            return false;
-        }
-    return true;
-}
-
 /* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
 enum { MOST_AT_EXIT = 1 << 24 };
 
-/* As database_close() of all connections; but connections and descriptors stay SQLite's. */
+/* As database_close() of all connections, if none is in a call; but connections and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
+    struct connection *in_call = db->connections;
     bool fast = false;
-    if (!keep_out(db->connections))
-        return;
-    for (struct connection *c = db->connections; c; c = c->next) {
+    while (in_call && pthread_mutex_trylock(&in_call->in_call) == 0)
+        in_call = in_call->next;
+    for (struct connection *c = in_call ? NULL : db->connections; c; c = c->next) {
         pending_abort(&c->pending);
         c->pending.view = NULL;
         fast |= c->wants.unmap_fast;
     }
-    fast |= db->view && (ato_stat(db->view, &st) < 0 || st.slices_in_reflection > MOST_AT_EXIT);
-    end(db->connections, fast);
-    db->gone = true;
-    let_in(db->connections, NULL);
+    if (!in_call) {
+        fast |= db->view && (ato_stat(db->view, &st) < 0 || st.slices_in_reflection > MOST_AT_EXIT);
+        end(db->connections, fast);
+        db->gone = true;
+    }
+    for (struct connection *c = db->connections; c != in_call; c = c->next)
+        pthread_mutex_unlock(&c->in_call);
 }
 
 /* For a program that ends without closing its databases, as SQLite's shell does after an error. Leaves each as its last close would,

@@ -40,8 +40,7 @@ struct database {
     /* Of one that was plain when it began to be shared in memory: a mapping for reading, until it is written; NULL: none. */
     void *plain;
     size_t plain_length;
-    bool plain_is_old; /* another program has changed its length. Atomic. */
-    uint64_t plain_at; /* when that was looked at. Atomic. */
+    uint64_t plain_at; /* when its length was looked at. Atomic. */
     /* Transactions that began by the VFS below, since that time; and whether they were so many that it is time to share it in memory. */
     unsigned begun;
     uint64_t begun_at;

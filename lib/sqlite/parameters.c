@@ -57,9 +57,15 @@ bool parameters_read_wait(const char *word, unsigned *ms)
     return is_one;
 }
 
-static void name_unknown(const char *name)
+int parameters_read(struct parameters *p, const char *name)
 {
     const char *key;
+    const char *size = sqlite3_uri_parameter(name, "max_size");
+    const char *wait = sqlite3_uri_parameter(name, "lock_wait_ms");
+    unsigned long long bytes = 0;
+    int mode, side;
+    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
+                             .lock_wait_ms = USUAL_WAIT_MS};
     for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++) {
         size_t at = 0;
         while (at < sizeof(known) / sizeof(*known) && strcmp(key, known[at]) != 0)
@@ -71,17 +77,6 @@ static void name_unknown(const char *name)
                         "reflection_dir=FOLDER and unmap=plain|fast",
                         name, key);
     }
-}
-
-int parameters_read(struct parameters *p, const char *name)
-{
-    const char *size = sqlite3_uri_parameter(name, "max_size");
-    const char *wait = sqlite3_uri_parameter(name, "lock_wait_ms");
-    unsigned long long bytes = 0;
-    int mode, side;
-    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
-                             .lock_wait_ms = USUAL_WAIT_MS};
-    name_unknown(name);
     if (size && !read_number(size, MOST_BYTES, &bytes))
         return fault(SQLITE_CANTOPEN, "%s: max_size=%s is not a number of bytes from 0 to 256 TiB",
                      name, size);

@@ -59,21 +59,6 @@ static bool is_hot(struct connection *c)
     return hot;
 }
 
-/* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are in
- * the reflection of the original. Such a file is refused unless ?prefer=file is given. */
-static int take_copy(struct connection *c, const char *header)
-{
-    if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
-        return fault(SQLITE_CANTOPEN,
-                     "%s: this is a copy of a database that was not plain, so that pages may be "
-                     "outdated or missing: copy it again when the original is closed, or open it "
-                     "with prefer=file to use it as it is",
-                     c->name);
-    return mask_set_plain(c->db->view, header) == 0
-               ? SQLITE_OK
-               : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-}
-
 /* If the header says so, or there is a write-ahead log, notes that. */
 static void look_for_wal(struct connection *c, const char *header)
 {
@@ -92,13 +77,17 @@ int share_memory_look_at_header(struct connection *c, bool is_first)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     const bool is_masked = mask_is_on(header);
     const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
-    if (lacks_guard && !st.slices_in_reflection) {
-        const int r = take_copy(c, header);
-        if (r != SQLITE_OK)
-            return r;
-    } else if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0) {
+    /* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are
+     * in the reflection of the original. */
+    const bool is_copy = lacks_guard && !st.slices_in_reflection;
+    if (is_copy && (c->wants.prefer != ATO_PREFER_FILE || !c->writable))
+        return fault(SQLITE_CANTOPEN,
+                     "%s: this is a copy of a database that was not plain, so that pages may be "
+                     "outdated or missing: copy it again when the original is closed, or open it "
+                     "with prefer=file to use it as it is",
+                     c->name);
+    if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-    }
     mask_uncover(header);
     /* A process was killed that was switching to WAL mode, or that used libato itself. */
     const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
