@@ -17,22 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock; and SQLite gets none with
- * immutable=1. Then the file is mapped if it is not complete. */
-static int begin_without_lock(struct connection *c)
-{
-    if (c->lock != SQLITE_LOCK_NONE || c->db->fd < 0 || !database_needs_view(c))
-        return SQLITE_OK;
-    const int r = share_memory_begin(c, false);
-    if (r != SQLITE_OK || c->pending.view)
-        return r;
-    return fault(
-        SQLITE_CANTOPEN,
-        "%s: parts of the content are in its reflection, which this connection does not read: "
-        "open it without immutable=1, or make it plain by 'ato deploy'",
-        c->name);
-}
-
 /* Reports a failure of libato. */
 static int failed(const struct connection *c, int code, const char *what)
 {
@@ -44,13 +28,25 @@ static int failed(const struct connection *c, int code, const char *what)
 int data_length(struct connection *c, sqlite3_int64 *size)
 {
     const struct database *db = c->db;
-    const int r = c->pending.view ? SQLITE_OK : begin_without_lock(c);
-    if (r == SQLITE_OK && c->plain) {
+    if (c->plain) {
         *size = (sqlite3_int64)db->plain_length;
         return SQLITE_OK;
     }
-    if (r != SQLITE_OK || !c->pending.view)
-        return r == SQLITE_OK ? c->below->xFileSize(c->file, size) : r;
+    /* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock; and SQLite gets none with
+     * immutable=1. Then the file is mapped if it is not complete. */
+    if (!c->pending.view && c->lock == SQLITE_LOCK_NONE && db->fd >= 0 && database_needs_view(c)) {
+        const int r = share_memory_begin(c, false);
+        if (r != SQLITE_OK)
+            return r;
+        if (!c->pending.view)
+            return fault(
+                SQLITE_CANTOPEN,
+                "%s: parts of the content are in its reflection, which this connection does not "
+                "read: open it without immutable=1, or make it plain by 'ato deploy'",
+                c->name);
+    }
+    if (!c->pending.view)
+        return c->below->xFileSize(c->file, size);
     *size = c->pending.tx ? c->pending.size : (sqlite3_int64)ato_size(c->pending.view);
     if (*size < 0)
         return failed(c, SQLITE_IOERR_FSTAT, "cannot find the size of");

@@ -31,28 +31,6 @@ static struct connection *writer_of(const char *journal)
                : database_find(writes_journal, journal);
 }
 
-/* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
- * transaction is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a
- * journal; a journal in memory would leave it there, to be played back over later commits. While this connection has RESERVED
- * no other one writes a journal. */
-static int delete_left(sqlite3_vfs *below, const char *name)
-{
-    const int durably = 1;
-    int is_left = 1;
-    errno = 0;
-    int r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
-    if (r == SQLITE_OK && is_left)
-        r = below->xDelete(below, name, durably);
-    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT)
-        return SQLITE_OK;
-    const bool is_medium = errno == 0 || errno == EIO;
-    return fault(
-        is_medium ? r : SQLITE_CANTOPEN,
-        "cannot delete %s, a journal of another process, which SQLite could play back over "
-        "later commits: delete it",
-        name);
-}
-
 /* Of a journal in memory: the memory that it begins with, and that it keeps. */
 enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
 
@@ -239,9 +217,22 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
         c->rollback = flags & SQLITE_OPEN_CREATE ? JOURNAL_IN_MEMORY : JOURNAL_ON_DISK;
     if (!c || c->rollback == JOURNAL_ON_DISK)
         return below->xOpen(below, name, file, flags, out_flags);
-    const int r = c->db->memory && !share_had_wal(c) ? SQLITE_OK : delete_left(below, name);
-    if (r != SQLITE_OK)
-        return r;
+    /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's transaction
+     * is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a journal; a journal in
+     * memory would leave it there, to be played back over later commits. While this connection has RESERVED no other one writes one. */
+    const int durably = 1;
+    int is_left = !c->db->memory || share_had_wal(c), r = SQLITE_OK;
+    errno = 0;
+    if (is_left)
+        r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
+    if (r == SQLITE_OK && is_left)
+        r = below->xDelete(below, name, durably);
+    if (r != SQLITE_OK && r != SQLITE_IOERR_DELETE_NOENT)
+        return fault(
+            errno == 0 || errno == EIO ? r : SQLITE_CANTOPEN,
+            "cannot delete %s, a journal of another process, which SQLite could play back over "
+            "later commits: delete it",
+            name);
     *(struct memory_file *)file = (struct memory_file){
         .as_file.pMethods = &memory_file_methods, .vfs = below, .name = name, .c = c};
     if (out_flags)

@@ -42,8 +42,7 @@ static int share_below(struct connection *c)
     if (!db->view && database_needs_view(c)) {
         r = SQLITE_BUSY;
         if (!db->writable)
-            r = database_map(c) == 0 ? share_memory_look_at_header(c, true)
-                                     : database_fault_of_map(c, SQLITE_CANTOPEN);
+            r = share_memory_map(c, true);
     }
     if (r != SQLITE_OK) {
         if (!db->below)
@@ -54,8 +53,8 @@ static int share_below(struct connection *c)
     if (!db->writable)
         c->pending.view = db->view;
     db->below++;
-    if (c->writable &&
-        ++db->begun >= BUSY_BEGINS) { /* is it time to share the database in memory? */
+    /* Is it time to share the database in memory? */
+    if (c->writable && ++db->begun >= BUSY_BEGINS) {
         const uint64_t time = locks_clock();
         __atomic_store_n(&db->is_busy, time - db->begun_at < BUSY_NS, __ATOMIC_RELAXED);
         db->begun = 0;

@@ -66,11 +66,13 @@ static void look_for_wal(struct connection *c, const char *header)
         locks_set(&c->db->locks, LOCKS_WAL, true);
 }
 
-int share_memory_look_at_header(struct connection *c, bool is_first)
+int share_memory_map(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
     char header[MASK_HEADER] = {0};
     struct ato_stat st = {.struct_size = sizeof(st)};
+    if (database_map(c) < 0)
+        return database_fault_of_map(c, SQLITE_CANTOPEN);
     if (ato_settle(db->view) < 0)
         return fault_of_settle(c);
     if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
@@ -117,10 +119,7 @@ static enum locks_result settle(const void *of)
 static int map_written(struct connection *c, bool is_first)
 {
     locks_set(&c->db->locks, LOCKS_WRITTEN, true);
-    if (c->db->view)
-        return SQLITE_OK;
-    return database_map(c) == 0 ? share_memory_look_at_header(c, is_first)
-                                : database_fault_of_map(c, SQLITE_CANTOPEN);
+    return c->db->view ? SQLITE_OK : share_memory_map(c, is_first);
 }
 
 /* Begins to use the words, and maps the database. */
@@ -150,17 +149,6 @@ static int begin_in_memory(struct connection *c, bool is_first)
     return r;
 }
 
-/* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
-static int make_plain(struct connection *c)
-{
-    if (database_map(c) < 0)
-        return database_fault_of_map(c, SQLITE_CANTOPEN);
-    const int r = share_memory_look_at_header(c, true);
-    if (!database_unmap(c, true) && r == SQLITE_OK)
-        return SQLITE_IOERR_LOCK;
-    return r == SQLITE_OK && database_needs_view(c) ? SQLITE_BUSY : r;
-}
-
 /* SQLITE_OK with db->memory, and then an open door: the database is shared in memory; without: by the VFS below, which plays a hot
  * journal back into a file that is complete. No other process comes or goes meanwhile. */
 static int at_a_door(struct connection *c)
@@ -178,10 +166,17 @@ static int at_a_door(struct connection *c)
     if (locks_open_door(&db->locks, db->fd, &is_first)) {
         const bool needs_view = database_needs_view(c);
         r = SQLITE_OK;
-        if (is_first && is_hot(c))
-            r = needs_view ? make_plain(c) : SQLITE_OK;
-        else if (!is_first || db->is_busy || needs_view)
-            r = begin_in_memory(c, is_first);
+        if (!is_first || !is_hot(c)) {
+            if (!is_first || db->is_busy || needs_view)
+                r = begin_in_memory(c, is_first);
+        } else if (
+            needs_view) { /* made plain: a process left it, which was killed, or has unmapped it fast */
+            r = share_memory_map(c, true);
+            if (!database_unmap(c, true) && r == SQLITE_OK)
+                r = SQLITE_IOERR_LOCK;
+            if (r == SQLITE_OK && database_needs_view(c))
+                r = SQLITE_BUSY;
+        }
         if (!db->memory)
             locks_close_door(&db->locks, is_first);
     }
