@@ -136,7 +136,6 @@ struct ato_options {
     off_t guard_offset;
     const void *guard_plain;
     size_t guard_bytes;
-    const void *guard_masked;
 };
 
 struct ato_unmap_options {

@@ -34,10 +34,6 @@ extern "C" {
  * ato_options.guard_offset, guard_plain, guard_bytes (0: none): a guard for a file that has none and that no other process has
  * mapped, as by ato_set_guard(); without the time that this call takes.
  *
- * ato_options.guard_masked: if the file has no reflection yet: the mask, guard_bytes bytes that take the place of guard_plain in
- * the file when the reflection is made, in the same step. The caller keeps other writers of the file out meanwhile. NULL: the
- * file keeps its bytes.
- *
  * ato_unmap_options.guard_plain: spatial: the plain bytes of the file's guard, if they have changed since ato_set_guard(), whose
  * call they replace. Ignored if the file has no guard, or if other processes still have it mapped. NULL: unchanged.
  */

@@ -149,8 +149,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
         guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
         return -1;
     if (pr->newborn && pr->record.guard.bytes)
-        memcpy(pr->record.guarded, o->guard_masked ? o->guard_masked : o->guard_plain,
-               pr->record.guard.bytes);
+        memcpy(pr->record.guarded, o->guard_plain, pr->record.guard.bytes);
     pr->record.domain = f->persist.domain;
     if (pr->record.guard.bytes && pr->newborn)
         pr->record.guard.first = !!(o->flags & ATO_MASK_FIRST);
@@ -166,9 +165,6 @@ static int attach_first(struct file *f, const struct ato_options *o)
                       &pr->identity.trust) < 0)
         return -1;
     shared_watch(&f->shared, &pr->faults, O_RDWR);
-    /* Before the mask is there, which a process without this memory could not take off. */
-    if (o->guard_masked && !shared_make_state(&f->shared, o->guard_offset / PAGE_BYTES))
-        return -1;
     f->shared.header->settled = flushed || pr->settled;
     f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
     if (f->sparse && index_places(f) < 0)

@@ -53,21 +53,19 @@ struct connection {
     bool in_advance; /* it has RESERVED in memory, and SQLite has not asked for it yet. Atomic. */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
-    /* A checkpoint ended, or a transaction whose journal was on the disk, and SQLite may still cut the file; since then no lock was given
-     * back and nothing was committed. */
-    bool ended_below;
     /* It ended a checkpoint, and has not asked whether its cache is up to date since: data_read() says it is not. */
     bool cache_is_old;
-    bool journaled; /* a rollback journal is open in memory */
-    bool on_disk;   /* the rollback journal that is open is on the disk (journals.h) */
-    /* A part of it is lost (database.c, at_exit()): what is staged must not be committed. */
-    bool refused;
+    enum {
+        JOURNAL_NONE,
+        JOURNAL_IN_MEMORY,
+        JOURNAL_ON_DISK
+    } rollback;   /* its open journal (journals.h) */
     bool commits; /* what is staged has the first page: the rest of the commit follows at once */
     bool becomes_wal; /* what is staged switches to WAL mode */
-    bool unguards;    /* what is staged has ended the guard */
     bool wrote_below; /* by the VFS below, which has yet to sync it */
-    bool
-        complete; /* the file is, and has no mask, until this connection stages, ends a checkpoint or gives SHARED back */
+    /* The file is complete and has no mask, until this connection stages, begins a checkpoint or gives a lock back. SQLite may cut it
+     * after a checkpoint, or a transaction whose journal was on the disk. */
+    bool complete;
     sqlite3_int64
         counter; /* of the header, when it was last read by the VFS below, or written; -1: never */
     sqlite3_int64

@@ -12,29 +12,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Parts of the database are in its reflection, and this connection reads the file itself. */
-static int refuse(const struct connection *c)
-{
-    return fault(
-        SQLITE_CANTOPEN,
-        "%s: parts of the content are in its reflection, which this connection does not read: "
-        "open it without immutable=1, or make it plain by 'ato deploy'",
-        c->name);
-}
-
-/* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock; and SQLite gets none with
- * immutable=1. Then the file is mapped if it is not complete. */
-static int begin_without_lock(struct connection *c)
-{
-    if (c->lock != SQLITE_LOCK_NONE || c->db->fd < 0 || !database_needs_view(c))
-        return SQLITE_OK;
-    const int r = share_memory_begin(c, false);
-    return r == SQLITE_OK && !c->pending.view ? refuse(c) : r;
-}
 
 /* Reports a failure of libato. */
 static int failed(const struct connection *c, int code, const char *what)
@@ -47,13 +28,25 @@ static int failed(const struct connection *c, int code, const char *what)
 int data_length(struct connection *c, sqlite3_int64 *size)
 {
     const struct database *db = c->db;
-    const int r = c->pending.view ? SQLITE_OK : begin_without_lock(c);
-    if (r == SQLITE_OK && c->plain) {
+    if (c->plain) {
         *size = (sqlite3_int64)db->plain_length;
         return SQLITE_OK;
     }
-    if (r != SQLITE_OK || !c->pending.view)
-        return r == SQLITE_OK ? c->below->xFileSize(c->file, size) : r;
+    /* A VFS above may ask for the length, and read, when it opens the file, before SQLite has any lock; and SQLite gets none with
+     * immutable=1. Then the file is mapped if it is not complete. */
+    if (!c->pending.view && c->lock == SQLITE_LOCK_NONE && db->fd >= 0 && database_needs_view(c)) {
+        const int r = share_memory_begin(c, false);
+        if (r != SQLITE_OK)
+            return r;
+        if (!c->pending.view)
+            return fault(
+                SQLITE_CANTOPEN,
+                "%s: parts of the content are in its reflection, which this connection does not "
+                "read: open it without immutable=1, or make it plain by 'ato deploy'",
+                c->name);
+    }
+    if (!c->pending.view)
+        return c->below->xFileSize(c->file, size);
     *size = c->pending.tx ? c->pending.size : (sqlite3_int64)ato_size(c->pending.view);
     if (*size < 0)
         return failed(c, SQLITE_IOERR_FSTAT, "cannot find the size of");
@@ -73,28 +66,22 @@ int data_length(struct connection *c, sqlite3_int64 *size)
  * staged. */
 static bool stages(const struct connection *c)
 {
-    return !c->checkpoint && !c->on_disk && connection_writes(c);
-}
-
-static int read_there(struct connection *c, void *to, int n, sqlite3_int64 offset)
-{
-    const char *view = c->plain ? c->plain : c->pending.view;
-    if (c->pending.tx)
-        return pending_read(&c->pending, to, n, offset);
-    return ato_memcpy(to, view + offset, (size_t)n) ? 0 : -1;
+    return !c->checkpoint && c->rollback != JOURNAL_ON_DISK && connection_writes(c);
 }
 
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     if (!c->plain && !c->pending.view)
         return c->below->xRead(c->file, to, n, offset);
+    const char *view = c->plain ? c->plain : c->pending.view;
     sqlite3_int64 size;
     int r = data_length(c, &size);
     if (r != SQLITE_OK)
         return r;
     const sqlite3_int64 there = size - offset;
     const int some = there >= n ? n : there > 0 ? (int)there : 0;
-    if (some && read_there(c, to, some, offset) < 0)
+    if (some && (c->pending.tx ? pending_read(&c->pending, to, some, offset) < 0
+                               : !ato_memcpy(to, view + offset, (size_t)some)))
         return failed(c, SQLITE_IOERR_READ, "cannot read");
     if (some == n)
         return SQLITE_OK;
@@ -164,26 +151,18 @@ static int fault_of_lost_locks(const struct connection *c)
         c->name);
 }
 
-/* Returns whether another process has changed the database since this connection got SHARED of the VFS below, and now has EXCLUSIVE. */
-static bool is_changed(const struct connection *c)
-{
-    char header[MASK_HEADER];
-    return c->counter >= 0 && pread(c->db->fd, header, MASK_HEADER, 0) == MASK_HEADER &&
-           mask_counter(header) != c->counter;
-}
-
-/* Maps the database for writing, unless it is: before a change that is staged (with its mask, and EXCLUSIVE), and before any other in
- * memory, where others may have it mapped. */
-static int map_to_write(struct connection *c, bool masks, int code)
+/* Maps the database for writing, unless it is: before a change that is staged, and before any other in memory, where others may have it
+ * mapped. */
+static int map_to_write(struct connection *c, int code)
 {
     struct database *db = c->db;
     int r = share_check(c, code);
     if (r != SQLITE_OK || c->pending.view)
         return r;
     if (db->memory)
-        locks_set_written(&db->locks, true);
+        locks_set(&db->locks, LOCKS_WRITTEN, true);
     pthread_mutex_lock(&db->mapping);
-    if (database_map(c, masks) == 0)
+    if (database_map(c) == 0)
         c->pending.view = db->view;
     pthread_mutex_unlock(&db->mapping);
     if (c->pending.view) {
@@ -192,41 +171,34 @@ static int map_to_write(struct connection *c, bool masks, int code)
     }
     r = database_fault_of_map(c, code);
     if (db->memory && !database_needs_view(c)) /* nobody has begun to write */
-        locks_set_written(&db->locks, false);
+        locks_set(&db->locks, LOCKS_WRITTEN, false);
     return r;
-}
-
-/* SQLite stages the pages of a commit in one go, the first page first: from then on it suffices to look when the clock has moved.
- * Pages that do not fit in its cache are staged at any time before. */
-static int check_mask(struct connection *c)
-{
-    if (!c->commits)
-        c->mask_seen = 0;
-    return database_check_mask_again(c);
 }
 
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
     struct database *db = c->db;
+    char header[MASK_HEADER];
     /* What is staged may go to the file itself, which may be another program's by now. */
     if (c->pending.tx)
-        return check_mask(c);
+        return database_check_mask_again(c);
     c->commits = false;
     c->ends_at = 0;
     c->complete = false;
-    if (!db->memory && !c->pending.view && is_changed(c))
+    /* Another process has changed the database since this connection got SHARED of the VFS below. */
+    if (!db->memory && !c->pending.view && c->counter >= 0 &&
+        pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_counter(header) != c->counter)
         return fault_of_lost_locks(c);
-    int r = map_to_write(c, true, code);
+    int r = map_to_write(c, code);
     if (r == SQLITE_OK)
-        r = check_mask(c);
+        r = database_check_mask_again(c);
     if (r != SQLITE_OK)
         return r;
-    c->unguards = false;
     r = mask_put_on(c->pending.view);
     db->guarded = r == 0;
-    if (r == 0 && db->memory && !locks_are_masked(&db->locks))
-        locks_set_masked(&db->locks, !mask_is_lost(c->pending.view));
+    if (r == 0 && db->memory && !locks_say(&db->locks, LOCKS_MASKED))
+        locks_set(&db->locks, LOCKS_MASKED, !mask_is_lost(c->pending.view));
     /* Of a commit to a new file that failed, or to a file that is no database any more. */
     if (r > 0)
         r = ato_set_guard(c->pending.view, 0, NULL, 0);
@@ -240,14 +212,13 @@ static int take_mask_off(struct connection *c)
         return 0;
     c->db->guarded = false;
     if (c->db->memory)
-        locks_set_masked(&c->db->locks, false);
+        locks_set(&c->db->locks, LOCKS_MASKED, false);
     return mask_take_off(c->pending.view, c->db->fd);
 }
 
-/* To be called before a change that the VFS below makes: then the file is complete. */
-static int begin_to_write_below(struct connection *c, int code)
+int data_begin_below(struct connection *c, int code)
 {
-    const int r = c->db->memory ? map_to_write(c, false, code) : SQLITE_OK;
+    const int r = c->db->memory ? map_to_write(c, code) : SQLITE_OK;
     if (r != SQLITE_OK)
         return r;
     c->wrote_below = true;
@@ -265,12 +236,11 @@ struct piece {
 };
 
 /* Copies what is staged. SQLite has dropped it from its cache: all of the file is read, since that is rare. */
-static int collect(struct connection *c, struct data_staged *all)
+static int collect(struct connection *c, FILE *pieces)
 {
     struct pending *s = &c->pending;
     const sqlite3_int64 had = ato_size(s->view);
     struct piece now, before;
-    all->size = s->size;
     for (sqlite3_int64 at = 0; at < s->size; at += now.n) {
         const sqlite3_int64 left = s->size - at;
         now.offset = at;
@@ -280,44 +250,40 @@ static int collect(struct connection *c, struct data_staged *all)
             return failed(c, SQLITE_IOERR_WRITE, "cannot read");
         if (at + now.n <= had && memcmp(now.bytes, before.bytes, (size_t)now.n) == 0)
             continue;
-        if (all->bytes + sizeof(now) > all->room) {
-            all->room = all->room ? 2 * all->room : 64 * sizeof(now);
-            char *pieces = realloc(all->pieces, all->room);
-            if (!pieces)
-                return SQLITE_IOERR_NOMEM;
-            all->pieces = pieces;
-        }
         if (at == 0)
             mask_uncover(now.bytes);
-        memcpy(all->pieces + all->bytes, &now, sizeof(now));
-        all->bytes += sizeof(now);
+        if (fwrite(&now, sizeof(now), 1, pieces) != 1)
+            return SQLITE_IOERR_NOMEM;
     }
     return SQLITE_OK;
 }
 
-int data_go_below(struct connection *c, struct data_staged *staged)
+int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),
+                  void *journal)
 {
-    int r = SQLITE_OK;
-    *staged = (struct data_staged){.size = -1};
-    if (c->pending.tx)
-        r = collect(c, staged);
-    if (r != SQLITE_OK)
-        return r;
-    data_give_up(c);
-    if (c->db->memory) /* others look for a journal, too */
-        locks_set_wal(&c->db->locks, true);
-    return begin_to_write_below(c, SQLITE_IOERR_WRITE);
-}
-
-int data_write_again(struct connection *c, const struct data_staged *staged)
-{
-    int r = SQLITE_OK;
+    const bool is_staged = c->pending.tx;
+    const sqlite3_int64 size = c->pending.size;
+    char *pieces = NULL;
+    size_t bytes = 0;
     struct piece p;
-    for (size_t at = 0; r == SQLITE_OK && at < staged->bytes; at += sizeof(p)) {
-        memcpy(&p, staged->pieces + at, sizeof(p));
+    FILE *to = open_memstream(&pieces, &bytes);
+    int r = !to ? SQLITE_IOERR_NOMEM : is_staged ? collect(c, to) : SQLITE_OK;
+    if (to && fclose(to) != 0 && r == SQLITE_OK)
+        r = SQLITE_IOERR_NOMEM;
+    if (r == SQLITE_OK) {
+        data_give_up(c);
+        if (c->db->memory) /* others look for a journal, too */
+            locks_set(&c->db->locks, LOCKS_WAL, true);
+        r = data_begin_below(c, SQLITE_IOERR_WRITE);
+    }
+    if (r == SQLITE_OK && (r = put_journal(journal, is_staged)) == SQLITE_OK)
+        c->rollback = JOURNAL_ON_DISK;
+    for (size_t at = 0; r == SQLITE_OK && at < bytes; at += sizeof(p)) {
+        memcpy(&p, pieces + at, sizeof(p));
         r = data_write(c, p.bytes, p.n, p.offset);
     }
-    return r == SQLITE_OK && staged->size >= 0 ? data_resize(c, staged->size) : r;
+    free(pieces);
+    return r == SQLITE_OK && is_staged ? data_resize(c, size) : r;
 }
 
 void data_complete(struct connection *c)
@@ -326,29 +292,14 @@ void data_complete(struct connection *c)
         fault_ignored("the mask cannot be taken off", c->name);
 }
 
-/* To be called before a first page is staged that is no header, as of a database that gets encrypted: it has no mask, and SQLite's own
- * VFS refuses it as it is. The guard's bytes must not be put into it; and the file itself may have it from now on. */
-static int end_guard(struct connection *c)
-{
-    struct database *db = c->db;
-    if (!db->guarded)
-        return 0;
-    c->unguards = true;
-    db->guarded = false;
-    if (db->memory)
-        locks_set_masked(&db->locks, false);
-    return ato_set_guard(c->pending.view, 0, NULL, 0);
-}
-
 void data_give_up(struct connection *c)
 {
     char *view = c->pending.view;
     char header[MASK_HEADER];
+    const bool may_lack_guard = c->pending.tx && !c->db->guarded; /* stage() has ended it */
     pending_abort(&c->pending);
-    if (!c->unguards || c->db->guarded)
-        return;
-    c->unguards = false;
-    if (mask_read(view, MASK_HEADER, header) == 0 && mask_is_on(header)) {
+    c->becomes_wal = false;
+    if (may_lack_guard && mask_read(view, MASK_HEADER, header) == 0 && mask_is_on(header)) {
         c->db->guarded = mask_set_plain(view, header) == 0;
         if (!c->db->guarded)
             fault_ignored("the guard is missing of", c->name);
@@ -358,84 +309,79 @@ void data_give_up(struct connection *c)
 /* Stages a write, with the header masked. */
 static int stage(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
+    struct database *db = c->db;
     char header[128];
     if (offset != 0 || n <= (int)sizeof(header)) /* no page */
         return pending_write(&c->pending, from, n, offset);
     memcpy(header, from, sizeof(header));
     c->becomes_wal = mask_is_wal(header);
-    if (c->becomes_wal && c->db->memory)
-        locks_set_wal(&c->db->locks, true);
+    if (c->becomes_wal && db->memory)
+        locks_set(&db->locks, LOCKS_WAL, true);
     c->ends_at = mask_length(header);
     c->counter =
         mask_counter(header); /* if the connection keeps SHARED it does not read it again */
-    if (!mask_cover(header) && end_guard(c) < 0)
-        return -1;
+    /* A page that is no header, as of a database that gets encrypted, has no mask, and SQLite's own VFS refuses it as it is. The guard's
+     * bytes must not be put into it; and the file itself may have it from now on. */
+    if (!mask_cover(header) && db->guarded) {
+        db->guarded = false;
+        if (db->memory)
+            locks_set(&db->locks, LOCKS_MASKED, false);
+        if (ato_set_guard(c->pending.view, 0, NULL, 0) < 0)
+            return -1;
+    }
     if (pending_write(&c->pending, header, sizeof(header), 0) < 0)
         return -1;
     return pending_write(&c->pending, (const char *)from + sizeof(header), n - (int)sizeof(header),
                          sizeof(header));
 }
 
-/* A file that is mapped is made longer by libato. The new bytes have to be in the file, not in its reflection. */
-static int make_longer(char *view, sqlite3_int64 size)
+int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
 {
-    const sqlite3_int64 before = ato_size(view);
-    if (before >= size)
-        return 0;
-    return ato_ftruncate(view, size) < 0 ? -1 : ato_deploy(view + before, (size_t)(size - before));
-}
-
-static int write_below(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    const int r = begin_to_write_below(c, SQLITE_IOERR_WRITE);
-    char *view = c->pending.view;
+    int r;
+    if (stages(c)) {
+        r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+        c->commits |= offset == 0;
+        if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
+            r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
+        return r;
+    }
+    r = data_begin_below(c, SQLITE_IOERR_WRITE);
     if (r != SQLITE_OK)
         return r;
-    if (view && make_longer(view, offset + n) < 0)
+    /* A file that is mapped is made longer by libato. The new bytes have to be in the file, not in its reflection. */
+    char *view = c->pending.view;
+    const sqlite3_int64 end = offset + n, before = view ? ato_size(view) : end;
+    if (before < end &&
+        (ato_ftruncate(view, end) < 0 || ato_deploy(view + before, (size_t)(end - before)) < 0))
         return failed(c, SQLITE_IOERR_WRITE, "cannot write to");
     if (offset == 0 && n >= MASK_HEADER)
         c->counter = mask_counter(from); /* as stage() */
     return c->below->xWrite(c->file, from, n, offset);
 }
 
-int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offset)
-{
-    if (!stages(c))
-        return write_below(c, from, n, offset);
-    int r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-    c->commits |= offset == 0;
-    if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
-        r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
-    return r;
-}
-
-static int resize_below(struct connection *c, sqlite3_int64 size)
-{
-    const int r = begin_to_write_below(c, SQLITE_IOERR_TRUNCATE);
-    if (r != SQLITE_OK || !c->pending.view)
-        return r == SQLITE_OK ? c->below->xTruncate(c->file, size) : r;
-    return ato_ftruncate(c->pending.view, size) == 0
-               ? SQLITE_OK
-               : failed(c, SQLITE_IOERR_TRUNCATE, "cannot change the size of");
-}
-
 int data_resize(struct connection *c, sqlite3_int64 size)
 {
+    bool done;
+    int r;
     if (c->chunk)
         size = (size + c->chunk - 1) / c->chunk * c->chunk;
     /* A checkpoint ends with a truncation, at the last close with EXCLUSIVE, and so does a commit that makes the database shorter. */
-    if (!stages(c) || (!c->pending.tx && c->ended_below))
-        return resize_below(c, size);
-    /* The commit has cut it already. */
-    if (!c->pending.tx && c->pending.view && size == ato_size(c->pending.view))
-        return SQLITE_OK;
-    const int r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
-    /* A new file whose commit failed gets empty again, and then has no guard. */
-    if (r == SQLITE_OK &&
-        ((size == 0 && !c->db->guarded && ato_set_guard(c->pending.view, 0, NULL, 0) < 0) ||
-         pending_resize(&c->pending, size) < 0))
-        return failed(c, SQLITE_IOERR_TRUNCATE, "cannot change the size of");
-    return r;
+    if (!stages(c) || (!c->pending.tx && c->complete)) {
+        r = data_begin_below(c, SQLITE_IOERR_TRUNCATE);
+        if (r == SQLITE_OK && !c->pending.view)
+            return c->below->xTruncate(c->file, size);
+        done = r == SQLITE_OK && ato_ftruncate(c->pending.view, size) == 0;
+    } else if (!c->pending.tx && c->pending.view && size == ato_size(c->pending.view)) {
+        return SQLITE_OK; /* the commit has cut it already */
+    } else {
+        r = begin_to_stage(c, SQLITE_IOERR_TRUNCATE);
+        /* A new file whose commit failed gets empty again, and then has no guard. */
+        done = r == SQLITE_OK &&
+               (size > 0 || c->db->guarded || ato_set_guard(c->pending.view, 0, NULL, 0) == 0) &&
+               pending_resize(&c->pending, size) == 0;
+    }
+    return r != SQLITE_OK || done ? r
+                                  : failed(c, SQLITE_IOERR_TRUNCATE, "cannot change the size of");
 }
 
 int data_expect(struct connection *c, sqlite3_int64 size)
@@ -463,7 +409,7 @@ int data_finish(struct connection *c)
     struct pending *s = &c->pending;
     if (!c->db->memory && !locks_are_held(c->db->fd))
         return fault_of_lost_locks(c);
-    int r = check_mask(c);
+    int r = database_check_mask_again(c);
     if (r == SQLITE_OK)
         r = database_check_outside(c);
     if (r != SQLITE_OK)

@@ -9,7 +9,7 @@
 
 #include "api.h"
 
-#include <stddef.h>
+#include <stdbool.h>
 
 struct connection;
 
@@ -25,17 +25,13 @@ int data_expect(struct connection *c, sqlite3_int64 size);
  * After an error what is staged must not be committed, nor rolled back by SQLite. */
 int data_finish(struct connection *c);
 
-/* What was staged when a transaction went below: pieces of the file, and its length. */
-struct data_staged {
-    char *pieces;
-    size_t bytes, room;
-    sqlite3_int64 size; /* -1: nothing */
-};
+/* To be called before a change that the VFS below makes, to a file that is complete and has no mask then. */
+int data_begin_below(struct connection *c, int code);
 
-/* To be called before the rollback journal is put on the disk, and after it: from then on the VFS below writes, to a file that is
- * complete and has no mask. */
-int data_go_below(struct connection *c, struct data_staged *staged);
-int data_write_again(struct connection *c, const struct data_staged *staged);
+/* Does so for the rest of a transaction: its rollback journal is put on the disk (`durably`, if that file itself is written to at once)
+ * before anything that was staged is written again. */
+int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),
+                  void *journal);
 
 /* Drops what is staged, unless it is committed. */
 void data_give_up(struct connection *c);

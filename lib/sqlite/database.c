@@ -119,25 +119,22 @@ static char *folder_of(const struct connection *c, const char *rest)
     return n < 0 ? NULL : folder;
 }
 
-/* On a file system without attributes libato finds a reflection by the name of its manifest. */
-static bool has_manifest(const struct connection *c)
-{
-    char manifest[32];
-    (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
-    char *name = folder_of(c, manifest);
-    const bool has =
-        !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
-    free(name);
-    return has;
-}
-
 bool database_needs_view(const struct connection *c)
 {
     const int fd = c->db->fd;
-    char header[MASK_HEADER];
-    const bool has_none = fgetxattr(fd, "user.ato", NULL, 0) < 0 &&
-                          (errno == ENODATA || (errno == ENOTSUP && !has_manifest(c)));
-    return !has_none || (pread(fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
+    char header[MASK_HEADER], manifest[32];
+    if (fgetxattr(fd, "user.ato", NULL, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP))
+        return true;
+    if (errno == ENOTSUP) { /* libato finds a reflection by the name of its manifest */
+        (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
+        char *name = folder_of(c, manifest);
+        const bool has =
+            !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
+        free(name);
+        if (has)
+            return true;
+    }
+    return pread(fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header);
 }
 
 /* How long what was seen of the file counts. */
@@ -183,7 +180,7 @@ int database_check_outside(const struct connection *c)
 /* Returns whether the database is masked, as far as libato's own doing goes. */
 static bool is_masked(const struct database *db)
 {
-    return db->memory ? locks_are_masked(&db->locks) : db->guarded;
+    return db->memory ? locks_say(&db->locks, LOCKS_MASKED) : db->guarded;
 }
 
 int database_check_mask(struct database *db, const char *name)
@@ -206,7 +203,7 @@ int database_check_mask(struct database *db, const char *name)
 int database_check_mask_again(struct connection *c)
 {
     uint64_t time;
-    if (!is_due(&c->mask_seen, 1, &time))
+    if (!is_due(&c->mask_seen, 1, &time) && c->commits)
         return SQLITE_OK;
     const int r = database_check_mask(c->db, c->name);
     if (r == SQLITE_OK)
@@ -214,21 +211,23 @@ int database_check_mask_again(struct connection *c)
     return r;
 }
 
-char *database_forbidden_folder(const struct connection *c)
+int database_check_folder(const struct connection *c)
 {
     char *folder = folder_of(c, "");
-    if (!folder)
-        return NULL;
-    int r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
-    char *slash = strrchr(folder, '/');
+    int r = folder ? faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) : 0;
+    char *slash = folder ? strrchr(folder, '/') : NULL;
     if (r < 0 && errno == ENOENT && slash) {
         *(slash == folder ? slash + 1 : slash) = 0;
         r = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS);
     }
-    if (r < 0 && database_is_forbidden(errno))
-        return folder;
+    r = r < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)
+            ? fault(SQLITE_READONLY_DIRECTORY,
+                    "cannot write to %s: this process may not write to %s, where its reflection "
+                    "would be: %s",
+                    c->name, folder, strerror(errno))
+            : SQLITE_OK;
     free(folder);
-    return NULL;
+    return r;
 }
 
 /* What a file may grow to by default: address space. The MANY databases that a process has mapped first take an eighth of all there is;
@@ -256,31 +255,18 @@ enum { LEAST_GROWTH = 4 };
 /* The length that an empty file is mapped with. */
 enum { LEAST_LENGTH = 4096 };
 
-/* Returns what ato_stat() says: all of it, which takes longer, or what comes before slices_in_reflection. If that is not known
- * there is an endless number of slices, and the rest is the default. */
-static struct ato_stat status_of(void *view, bool all)
-{
-    /* The short struct_size saves counting slices. */
-    struct ato_stat st = {.struct_size =
-                              all ? sizeof(st) : offsetof(struct ato_stat, slices_in_reflection),
-                          .domain = ATO_DOMAIN_PROCESS,
-                          .read_policy = ATO_READ_GATHER,
-                          .slices_in_reflection = UINT64_MAX};
-    (void)ato_stat(view, &st);
-    return st;
-}
-
-/* Maps all of the file, so that it can grow. The caller holds db->mapping. Sets errno if there is no view then. Later views are as
- * the first one, but larger if another process made the file larger. */
-static void map(const struct connection *c, bool masks)
+/* Maps all of the file, so that it can grow. Later views are as the first one, but larger if another process made the file larger. */
+int database_map(const struct connection *c)
 {
     struct database *db = c->db;
-    unsigned char headers[2][MASK_HEADER];
+    if (db->view)
+        return 0;
+    unsigned char header[MASK_HEADER];
     const sqlite3_int64 length = database_length(db);
     const bool is_first = !db->domain;
     const char *policy = secure_getenv("ATO_READ_POLICY");
     if (length < 0)
-        return;
+        return -1;
     record_database(db->device, db->inode, c->name);
     if (is_first)
         db->max_size = c->wants.max_size;
@@ -298,7 +284,7 @@ static void map(const struct connection *c, bool masks)
                     : least > most ? least
                                    : most,
         .reflection_dir = is_first ? c->wants.reflection_dir : db->reflection_dir};
-    mask_expect(db->fd, headers, masks, &o);
+    mask_expect(db->fd, header, &o);
     db->view_length = length ? (size_t)length : LEAST_LENGTH;
     db->reach = o.max_size;
     void *view;
@@ -310,27 +296,23 @@ static void map(const struct connection *c, bool masks)
     } while (view == MAP_FAILED && (errno == EFBIG || (errno == ENOMEM && !is_given)) &&
              db->reach > least);
     if (view == MAP_FAILED)
-        return;
+        return -1;
     db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
     if (db->policy >= 0)
         (void)ato_set_read_policy(view, db->policy);
     if (is_first) {
-        const struct ato_stat status = status_of(view, false);
-        db->domain = status.domain;
-        db->policy = status.read_policy;
+        /* The short struct_size saves counting slices. */
+        struct ato_stat st = {.struct_size = offsetof(struct ato_stat, slices_in_reflection),
+                              .domain = ATO_DOMAIN_PROCESS,
+                              .read_policy = ATO_READ_GATHER};
+        (void)ato_stat(view, &st);
+        db->domain = st.domain;
+        db->policy = st.read_policy;
         db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
     }
     __atomic_add_fetch(&mapped, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&db->view, view, __ATOMIC_RELEASE);
-}
-
-int database_map(const struct connection *c, bool masks)
-{
-    if (!c->db->view)
-        map(c, masks);
-    if (!c->db->view)
-        return -1;
-    c->db->told = 0;
+    db->told = 0;
     return 0;
 }
 
@@ -343,7 +325,6 @@ void database_map_plain(const struct connection *c)
     if (plain == MAP_FAILED)
         return;
     db->plain_length = (size_t)length;
-    db->plain_is_old = false;
     db->plain_at = 0;
     db->plain = plain;
 }
@@ -359,14 +340,10 @@ char *database_plain(const struct connection *c)
 {
     struct database *db = c->db;
     uint64_t time;
-    if (!db->plain || __atomic_load_n(&db->plain_is_old, __ATOMIC_RELAXED))
-        return NULL;
-    if (!is_due(&db->plain_at, SEEN_NS, &time))
+    if (!db->plain || !is_due(&db->plain_at, SEEN_NS, &time))
         return db->plain;
-    if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c)) {
-        __atomic_store_n(&db->plain_is_old, true, __ATOMIC_RELAXED);
-        return NULL;
-    }
+    if (database_length(db) != (sqlite3_int64)db->plain_length || database_needs_view(c))
+        return NULL; /* the next transaction looks again */
     __atomic_store_n(&db->plain_at, time, __ATOMIC_RELAXED);
     return db->plain;
 }
@@ -380,8 +357,7 @@ int database_fault_of_map(const struct connection *c, int code)
     return fault_of_libato(code, "cannot map", c->name);
 }
 
-/* Finds the database of the connection, and lists the connection. Returns 0; -1 with errno. */
-static int list(struct connection *c)
+int database_open(struct connection *c)
 {
     struct stat st;
     database_lock();
@@ -395,39 +371,29 @@ static int list(struct connection *c)
         db->connections = c;
     }
     database_unlock(); /* leaves errno */
-    return db ? 0 : -1;
-}
-
-int database_open(struct connection *c)
-{
-    if (list(c) < 0)
+    if (!db)
         return fault(errno == ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_CANTOPEN, "cannot open %s: %s",
                      c->name, strerror(errno));
     /* If the last connection was just being closed: until that is done. */
-    pthread_mutex_lock(&c->db->mapping);
-    pthread_mutex_unlock(&c->db->mapping);
-    c->writable &= c->db->writable;
+    pthread_mutex_lock(&db->mapping);
+    pthread_mutex_unlock(&db->mapping);
+    c->writable &= db->writable;
     return SQLITE_OK;
 }
 
-/* Unmaps the file, and makes it plain if this process may write to it and is not to unmap it `fast`. is_locked: this process has
- * SQLite's PENDING lock. A failure is logged. Returns false after an error, when the file is not plain. */
-static bool unmap(struct database *db, bool fast, bool is_locked, const char *name)
+bool database_unmap(struct connection *c, bool makes_plain)
 {
+    struct database *db = c->db;
     unsigned char plain[MASK_GUARDED] = {0};
+    c->pending.view = NULL;
     if (!db->view)
         return true;
-    const bool is_sound = database_check_mask(db, name) == SQLITE_OK;
-    const bool makes_plain = db->writable && !fast && is_sound;
-    if (!db->writable && !fast && status_of(db->view, true).reflection_bytes)
-        (void)fault(SQLITE_WARNING,
-                    "%s was closed by a process that may not write to it: it is not an ordinary "
-                    "file until a process that may write opens and closes it through ato",
-                    name);
-    const int r = makes_plain ? mask_refresh(db->view, db->fd, is_locked, plain) : 0;
+    const bool is_sound = database_check_mask(db, c->name) == SQLITE_OK;
+    makes_plain = makes_plain && db->writable && is_sound;
+    const int r = makes_plain ? mask_refresh(db->view, db->fd, plain) : 0;
     if (r < 0)
-        fault_ignored("cannot bring the guard up to date of", name);
-    /* The guard is out of date, or another connection writes: the file must not be made plain. */
+        fault_ignored("cannot bring the guard up to date of", c->name);
+    /* If the guard is out of date, or another connection writes, the file must not be made plain. */
     const struct ato_unmap_options o = {.struct_size = sizeof(o),
                                         .mode = makes_plain && r == 0 ? ATO_UNMAP_SPATIAL
                                                                       : ATO_UNMAP_FAST,
@@ -435,7 +401,7 @@ static bool unmap(struct database *db, bool fast, bool is_locked, const char *na
     const bool done = ato_munmap_opt(db->view, db->view_length, &o) == 0;
     const bool is_gone = done || (o.mode == ATO_UNMAP_FAST && errno == ESTALE);
     if (!done)
-        fault_ignored("cannot make plain", name);
+        fault_ignored("cannot make plain", c->name);
     /* There may be no space to deploy the file. Nothing is lost: the file only is not plain. EINVAL: it is not mapped any more; another
      * error: it cannot be unmapped at all. */
     if (is_gone || ato_munmap(db->view, db->view_length, ATO_UNMAP_FAST) == 0 || errno == EINVAL) {
@@ -443,63 +409,28 @@ static bool unmap(struct database *db, bool fast, bool is_locked, const char *na
         db->guarded = false;
         __atomic_sub_fetch(&mapped, 1, __ATOMIC_RELAXED);
     }
-    if (makes_plain && !is_locked)
-        (void)mask_lock(db->fd, F_UNLCK);
     return done && is_sound && r >= 0;
 }
 
-bool database_unmap(struct connection *c, bool makes_plain, bool is_locked)
-{
-    struct database *db = c->db;
-    const bool done = unmap(db, !makes_plain, is_locked, c->name);
-    c->pending.view = NULL;
-    return done;
-}
-
-/* Frees a database without connections, and closes its descriptor. */
-static void forget(struct database *db)
-{
-    struct database **at = &databases;
-    while (*at != db)
-        at = &(*at)->next;
-    *at = db->next;
-    close(db->fd);
-    free(db);
-}
-
 /* Unmaps the database for good, and makes it plain, unless that is to be `fast` or another process shares it in memory: the last of these
- * does. is_locked: as above. The caller holds db->mapping, and no connection is in a call. */
-static void end(const struct connection *c, bool fast, bool is_locked)
+ * does. The caller holds db->mapping, and no connection is in a call. */
+static void end(struct connection *c, bool fast)
 {
     struct database *db = c->db;
     bool is_last = true;
     if (db->memory) { /* nobody comes or goes meanwhile */
-        is_locked = mask_wait_for_lock(db->fd);
-        is_last = is_locked && locks_are_last(&db->locks);
-        if (is_last && !fast && !db->view && locks_are_written(&db->locks) &&
-            database_needs_view(c) && database_map(c, false) < 0)
+        is_last = mask_wait_for_lock(db->fd) && locks_are_last(&db->locks);
+        if (is_last && !fast && !db->view && locks_say(&db->locks, LOCKS_WRITTEN) &&
+            database_needs_view(c) && database_map(c) < 0)
             (void)database_fault_of_map(c, SQLITE_WARNING);
     }
     database_unmap_plain(db);
-    (void)unmap(db, fast || !is_last, is_locked, c->name);
+    (void)database_unmap(c, !fast && is_last);
     if (db->memory) {
         locks_close_door(&db->locks, is_last);
         (void)mask_lock(db->fd, F_UNLCK);
     }
     db->memory = false;
-}
-
-/* The last connection is closed: the next one begins anew. */
-static void end_of_last(struct connection *c)
-{
-    struct database *db = c->db;
-    end(c, c->wants.unmap_fast, false);
-    c->pending.view = NULL;
-    db->guarded = db->overwritten = db->is_busy = false;
-    free(db->reflection_dir);
-    db->reflection_dir = NULL;
-    db->domain = 0;
-    db->policy = -1;
 }
 
 void database_close(struct connection *c)
@@ -511,57 +442,54 @@ void database_close(struct connection *c)
     database_lock();
     const bool is_last = db->connections == c && !c->next;
     database_unlock();
-    if (is_last)
-        end_of_last(c);
+    if (is_last) { /* one that is opened meanwhile begins anew */
+        end(c, c->wants.unmap_fast);
+        db->guarded = db->overwritten = db->is_busy = false;
+        free(db->reflection_dir);
+        db->reflection_dir = NULL;
+        db->domain = 0;
+        db->policy = -1;
+    }
     database_lock();
     struct connection **at = &db->connections;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
     pthread_mutex_unlock(&db->mapping);
-    if (!db->connections)
-        forget(db);
+    if (!db->connections) {
+        struct database **other = &databases;
+        while (*other != db)
+            other = &(*other)->next;
+        *other = db->next;
+        close(db->fd);
+        free(db);
+    }
     database_unlock();
-}
-
-static void let_in(struct connection *first, const struct connection *end)
-{
-    for (struct connection *c = first; c != end; c = c->next)
-        pthread_mutex_unlock(&c->in_call);
-}
-
-/* Keeps all connections of a list out of their views. Returns false, and keeps none out, if one is in a call. */
-static bool keep_out(struct connection *first)
-{
-    for (struct connection *c = first; c; c = c->next)
-        if (pthread_mutex_trylock(&c->in_call) != 0) {
-            let_in(first, c);
-            return false;
-        }
-    return true;
 }
 
 /* Deploying more slices than this, 1 GiB, takes longer than an exit should. */
 enum { MOST_AT_EXIT = 1 << 24 };
 
-/* As database_close() of all connections; but connections and descriptors stay SQLite's. */
+/* As database_close() of all connections, if none is in a call; but connections and descriptors stay SQLite's. */
 static void leave(struct database *db)
 {
-    bool is_locked = false, fast = false;
-    if (!keep_out(db->connections))
-        return;
-    for (struct connection *c = db->connections; c; c = c->next) {
-        /* Its thread may go on until the process has ended: what it writes from now on is only a part of the transaction. */
-        c->refused |= c->pending.tx != NULL;
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    struct connection *in_call = db->connections;
+    bool fast = false;
+    while (in_call && pthread_mutex_trylock(&in_call->in_call) == 0)
+        in_call = in_call->next;
+    for (struct connection *c = in_call ? NULL : db->connections; c; c = c->next) {
         pending_abort(&c->pending);
         c->pending.view = NULL;
         fast |= c->wants.unmap_fast;
-        is_locked |= !db->memory && c->lock > SQLITE_LOCK_RESERVED; /* PENDING is this process's */
     }
-    fast |= db->view && status_of(db->view, true).slices_in_reflection > MOST_AT_EXIT;
-    end(db->connections, fast, is_locked);
-    db->gone = true;
-    let_in(db->connections, NULL);
+    if (!in_call) {
+        fast |= db->view && (ato_stat(db->view, &st) < 0 || st.slices_in_reflection > MOST_AT_EXIT);
+        end(db->connections, fast);
+        db->gone = true;
+    }
+    for (struct connection *c = db->connections; c != in_call; c = c->next)
+        pthread_mutex_unlock(&c->in_call);
 }
 
 /* For a program that ends without closing its databases, as SQLite's shell does after an error. Leaves each as its last close would,

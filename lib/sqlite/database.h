@@ -12,7 +12,6 @@
 #include "locks.h"
 #include "mask.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,8 +40,7 @@ struct database {
     /* Of one that was plain when it began to be shared in memory: a mapping for reading, until it is written; NULL: none. */
     void *plain;
     size_t plain_length;
-    bool plain_is_old; /* another program has changed its length. Atomic. */
-    uint64_t plain_at; /* when that was looked at. Atomic. */
+    uint64_t plain_at; /* when its length was looked at. Atomic. */
     /* Transactions that began by the VFS below, since that time; and whether they were so many that it is time to share it in memory. */
     unsigned begun;
     uint64_t begun_at;
@@ -60,9 +58,8 @@ struct database {
  * file. Returns SQLITE_OK with c->db, or an error that is logged. */
 int database_open(struct connection *c);
 
-/* Maps the database, unless it is. masks: the caller has EXCLUSIVE; if the file gets its reflection now, it gets its mask with it.
- * Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
-int database_map(const struct connection *c, bool masks);
+/* Maps the database, unless it is. Returns 0; -1 with errno and ato_errormsg(). The caller holds db->mapping. */
+int database_map(const struct connection *c);
 
 /* The same for reading only, of a plain file that stays plain: db->plain. Without memory or address space there is none. */
 void database_map_plain(const struct connection *c);
@@ -76,8 +73,8 @@ char *database_plain(const struct connection *c);
 int database_fault_of_map(const struct connection *c, int code);
 
 /* Unmaps the database, if it is mapped. makes_plain: makes the file plain, unless the process may not write to it or others have it
- * mapped. is_locked: this process has SQLite's PENDING lock. A failure is logged: false. The caller holds db->mapping. */
-bool database_unmap(struct connection *c, bool makes_plain, bool is_locked);
+ * mapped; then this process has SQLite's PENDING lock, or mask_lock(). A failure is logged: false. The caller holds db->mapping. */
+bool database_unmap(struct connection *c, bool makes_plain);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is
  * logged. */
@@ -86,15 +83,10 @@ void database_close(struct connection *c);
 /* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
 bool database_needs_view(const struct connection *c);
 
-/* Returns whether this errno of database_map() says that the process may not write to the folder for the reflection. */
-static inline bool database_is_forbidden(int error)
-{
-    return error == EACCES || error == EPERM || error == EROFS;
-}
-
-/* Returns the folder in which the reflection would be made, or where that folder would be, if the process may not write to it: then sets
- * errno, and the caller frees the name. Otherwise NULL, also without memory for the name. */
-char *database_forbidden_folder(const struct connection *c);
+/* To be called before RESERVED of a database that is not mapped yet. Returns SQLITE_OK; or SQLITE_READONLY_DIRECTORY, if the process may
+ * not write to the folder in which the reflection would be made: SQLite gets the error then that the first write of its transaction
+ * would get, at COMMIT. */
+int database_check_folder(const struct connection *c);
 
 /* Returns whether another file, or none, has the name of the database now. */
 bool database_has_moved(const struct connection *c);
@@ -107,7 +99,8 @@ int database_check_outside(const struct connection *c);
  * length. What is in the reflection must not be brought home any more. */
 int database_check_mask(struct database *db, const char *name);
 
-/* The same, but looks only if the clock has moved since c->mask_seen: by a tick, 1 to 10 ms. */
+/* The same for what the connection stages. SQLite stages the pages of a commit in one go, the first page first: from then on it looks only
+ * if the clock has moved since c->mask_seen, by a tick of 1 to 10 ms. Pages that do not fit in its cache are staged at any time before. */
 int database_check_mask_again(struct connection *c);
 
 /* Returns the length of the file itself; -1 if it cannot be found out. */

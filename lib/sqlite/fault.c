@@ -36,17 +36,7 @@ int fault_code(int code, int error)
 /* An entry of SQLite's log holds 209 bytes (SQLITE_PRINT_BUF_SIZE), with the words before the sentence. */
 enum { ENTRY = 190 };
 
-/* Returns how many bytes of the sentence fit into an entry: whole words, unless one is very long. */
-static int fitting(const char *sentence)
-{
-    int n = (int)strnlen(sentence, ENTRY + 1);
-    if (n > ENTRY)
-        while (--n > ENTRY / 2 && sentence[n] != ' ')
-            ;
-    return n;
-}
-
-/* A sentence that does not fit goes on in the next entry. */
+/* A sentence that does not fit goes on in the next entry, with a whole word, unless that is very long. */
 int fault(int code, const char *format, ...)
 {
     char sentence[2048]; /* not two whole paths: see -Wframe-larger-than in meson.build */
@@ -58,7 +48,10 @@ int fault(int code, const char *format, ...)
     ato_log(code == SQLITE_WARNING ? ATO_LOG_WARNING : ATO_LOG_ERROR, sentence);
     const char *rest = sentence, *before = "";
     do {
-        const int n = fitting(rest);
+        int n = (int)strnlen(rest, ENTRY + 1);
+        if (n > ENTRY)
+            while (--n > ENTRY / 2 && rest[n] != ' ')
+                ;
         sqlite3_log(code, "ato: %s%.*s", before, n, rest);
         rest += n;
         before = "...";

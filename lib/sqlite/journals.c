@@ -31,28 +31,6 @@ static struct connection *writer_of(const char *journal)
                : database_find(writes_journal, journal);
 }
 
-/* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's
- * transaction is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a
- * journal; a journal in memory would leave it there, to be played back over later commits. While this connection has RESERVED
- * no other one writes a journal. */
-static int delete_left(sqlite3_vfs *below, const char *name)
-{
-    const int durably = 1;
-    int is_left = 1;
-    errno = 0;
-    int r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
-    if (r == SQLITE_OK && is_left)
-        r = below->xDelete(below, name, durably);
-    if (r == SQLITE_OK || r == SQLITE_IOERR_DELETE_NOENT)
-        return SQLITE_OK;
-    const bool is_medium = errno == 0 || errno == EIO;
-    return fault(
-        is_medium ? r : SQLITE_CANTOPEN,
-        "cannot delete %s, a journal of another process, which SQLite could play back over "
-        "later commits: delete it",
-        name);
-}
-
 /* Of a journal in memory: the memory that it begins with, and that it keeps. */
 enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
 
@@ -61,17 +39,13 @@ enum { FIRST_ROOM = 16 << 10, KEPT_ROOM = 1 << 20 };
 /* SQLite appends the name of the super-journal to a journal, and this at its end; a journal's own headers are longer. */
 static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
 
-static bool names_super(const void *from, int n)
-{
-    return n == sizeof(magic) && memcmp(from, magic, sizeof(magic)) == 0;
-}
-
 /* SQLite's own VFS writes no more than 128 KiB at once. */
 enum { PIECE = 64 << 10 };
 
 /* Makes the file, with what is in memory. durably: else SQLite syncs it before it writes to the database. */
-static int make_file(struct memory_file *f, bool durably)
+static int make_file(void *journal, bool durably)
 {
+    struct memory_file *f = journal;
     sqlite3_file *disk = calloc(1, (size_t)f->vfs->szOsFile);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
     if (!disk)
@@ -107,30 +81,8 @@ static int end_file(struct memory_file *f, bool gone)
     f->disk = NULL;
     if (gone && r == SQLITE_OK)
         r = f->vfs->xDelete(f->vfs, f->name, durably);
-    if (gone) {
-        f->c->ended_below = true;
-        f->c->on_disk = false;
-        f->c->journaled = true;
-    }
-    return r;
-}
-
-/* Puts a journal on the disk that is going to name a super-journal. What was staged is in records that SQLite has synced. */
-static int put_on_disk(struct memory_file *f)
-{
-    struct connection *c = f->c;
-    struct data_staged staged = {0};
-    pthread_mutex_lock(&c->in_call); /* the view stays mapped (database.c, at_exit()) */
-    int r = c->refused ? SQLITE_IOERR_WRITE : data_go_below(c, &staged);
-    if (r == SQLITE_OK)
-        r = make_file(f, staged.size >= 0);
-    if (r == SQLITE_OK) {
-        c->on_disk = true;
-        c->journaled = false;
-        r = data_write_again(c, &staged);
-    }
-    pthread_mutex_unlock(&c->in_call);
-    free(staged.pieces);
+    if (gone)
+        f->c->rollback = JOURNAL_IN_MEMORY;
     return r;
 }
 
@@ -166,39 +118,32 @@ static int file_read(sqlite3_file *file, void *to, int n, sqlite3_int64 offset)
     return there == (size_t)n ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
 }
 
-static int make_room(struct memory_file *f, sqlite3_int64 end)
-{
-    sqlite3_int64 room = f->room ? f->room : FIRST_ROOM;
-    while (room < end)
-        room *= 2;
-    if (room == f->room)
-        return SQLITE_OK;
-    char *at = realloc(f->at, (size_t)room);
-    if (!at)
-        return SQLITE_IOERR_NOMEM;
-    f->at = at;
-    f->room = room;
-    return SQLITE_OK;
-}
-
-/* The header begins with zeros at the end of a transaction with journal_mode=PERSIST. */
-static bool is_ended(const void *from, int n, sqlite3_int64 offset)
-{
-    static const char zeros[28];
-    return offset == 0 && n == sizeof(zeros) && memcmp(from, zeros, sizeof(zeros)) == 0;
-}
-
 static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct memory_file *f = of(file);
     const sqlite3_int64 end = offset + n;
-    int r = make_room(f, end);
-    /* First: SQLite does not roll back a journal that names a super-journal which another database's rollback has deleted. */
-    if (r == SQLITE_OK && names_super(from, n) && !f->disk)
-        r = put_on_disk(f);
+    /* The header begins with zeros at the end of a transaction with journal_mode=PERSIST. */
+    static const char zeros[28];
+    const bool is_end =
+        offset == 0 && n == sizeof(zeros) && memcmp(from, zeros, sizeof(zeros)) == 0;
+    sqlite3_int64 room = f->room ? f->room : FIRST_ROOM;
+    int r = SQLITE_OK;
+    while (room < end)
+        room *= 2;
+    char *at = room == f->room ? f->at : realloc(f->at, (size_t)room);
+    if (!at)
+        return SQLITE_IOERR_NOMEM;
+    f->at = at;
+    f->room = room;
+    /* A journal that is going to name a super-journal goes to the disk. First: SQLite does not roll back one whose super-journal
+     * another database's rollback has deleted. What was staged is in records that SQLite has synced. */
+    if (!f->disk && n == sizeof(magic) && memcmp(from, magic, sizeof(magic)) == 0) {
+        pthread_mutex_lock(&f->c->in_call); /* the view stays mapped (database.c, at_exit()) */
+        r = f->c->db->gone ? SQLITE_IOERR_WRITE : data_go_below(f->c, make_file, f);
+        pthread_mutex_unlock(&f->c->in_call);
+    }
     if (r == SQLITE_OK && f->disk)
-        r = is_ended(from, n, offset) ? end_file(f, true)
-                                      : f->disk->pMethods->xWrite(f->disk, from, n, offset);
+        r = is_end ? end_file(f, true) : f->disk->pMethods->xWrite(f->disk, from, n, offset);
     if (r != SQLITE_OK)
         return r;
     if (offset > f->size)
@@ -268,16 +213,26 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
 {
     /* SQLite opens a journal for reading to see whether it is hot. A connection that writes has opened its own before. */
     struct connection *c = flags & SQLITE_OPEN_READWRITE ? writer_of(name) : NULL;
-    if (c) {
-        /* A journal that is opened without CREATE was left on the disk by another process. */
-        c->journaled = flags & SQLITE_OPEN_CREATE;
-        c->on_disk = !c->journaled;
-    }
-    if (!c || c->on_disk)
+    if (c) /* A journal that is opened without CREATE was left on the disk by another process. */
+        c->rollback = flags & SQLITE_OPEN_CREATE ? JOURNAL_IN_MEMORY : JOURNAL_ON_DISK;
+    if (!c || c->rollback == JOURNAL_ON_DISK)
         return below->xOpen(below, name, file, flags, out_flags);
-    const int r = c->db->memory && !share_had_wal(c) ? SQLITE_OK : delete_left(below, name);
-    if (r != SQLITE_OK)
-        return r;
+    /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's transaction
+     * is in the database, since this connection has held SHARED all the time. SQLite itself would overwrite such a journal; a journal in
+     * memory would leave it there, to be played back over later commits. While this connection has RESERVED no other one writes one. */
+    const int durably = 1;
+    int is_left = !c->db->memory || share_had_wal(c), r = SQLITE_OK;
+    errno = 0;
+    if (is_left)
+        r = below->xAccess(below, name, SQLITE_ACCESS_EXISTS, &is_left);
+    if (r == SQLITE_OK && is_left)
+        r = below->xDelete(below, name, durably);
+    if (r != SQLITE_OK && r != SQLITE_IOERR_DELETE_NOENT)
+        return fault(
+            errno == 0 || errno == EIO ? r : SQLITE_CANTOPEN,
+            "cannot delete %s, a journal of another process, which SQLite could play back over "
+            "later commits: delete it",
+            name);
     *(struct memory_file *)file = (struct memory_file){
         .as_file.pMethods = &memory_file_methods, .vfs = below, .name = name, .c = c};
     if (out_flags)
@@ -288,16 +243,13 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
 int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
 {
     struct connection *c = writer_of(name);
-    const bool in_memory = c && c->journaled;
-    /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
-    const bool may_lack = c && !c->on_disk;
-    if (c) {
-        c->ended_below |= c->on_disk;
-        c->on_disk = c->journaled = false;
-    }
+    const int was = c ? c->rollback : JOURNAL_ON_DISK;
+    if (c)
+        c->rollback = JOURNAL_NONE;
     /* The transaction of a journal in memory is committed or rolled back by now. */
-    if (in_memory)
+    if (was == JOURNAL_IN_MEMORY)
         return SQLITE_OK;
     const int r = below->xDelete(below, name, sync);
-    return r == SQLITE_IOERR_DELETE_NOENT && may_lack ? SQLITE_OK : r;
+    /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
+    return r == SQLITE_IOERR_DELETE_NOENT && was == JOURNAL_NONE ? SQLITE_OK : r;
 }

@@ -46,9 +46,8 @@ struct lock_words {
     uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
     uint32_t used;      /* lines from this one on were never used */
     uint32_t processes; /* numbers given out */
-    uint32_t wal;
-    uint32_t readers; /* 1: readers sleep, and this is their futex */
-    uint32_t masked, written;
+    uint32_t readers;   /* 1: readers sleep, and this is their futex */
+    uint32_t facts[LOCKS_FACTS];
     uint32_t padding[39];
     struct line lines[LINES];
 };
@@ -302,22 +301,6 @@ static bool is_mine(const struct locks *l, int line, uint64_t writer)
     return ((writer ^ word_of(l, line)) & ~(uint64_t)STATE) == 0;
 }
 
-static enum locks_result await_writer(struct locks *l, int line, struct wait *w)
-{
-    enum locks_result r = LOCKS_OK;
-    w->spins = SPINS;
-    w->sleeps = false;
-    while (r == LOCKS_OK) {
-        if (w->sleeps)
-            STORE(&l->words->readers, 1);
-        const uint64_t writer = LOAD(&l->words->writer);
-        if (!(writer & PENDING) || is_mine(l, line, writer))
-            break;
-        r = rest(l, w, writer, NAP_NS);
-    }
-    return r;
-}
-
 void locks_unshare(struct locks *l, int line)
 {
     /* order[lock-words]: before the look at the writer, who may have looked at the line before. */
@@ -330,17 +313,24 @@ void locks_unshare(struct locks *l, int line)
 enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
 {
     struct wait w = {.futex = &l->words->readers, .length = wait};
-    for (;;) {
+    enum locks_result r = LOCKS_OK;
+    while (r == LOCKS_OK) {
         /* order[lock-words]: before the look at the writer. Pairs with the store of PENDING. */
         (void)SWAP(&l->words->lines[line].word, word_of(l, line) | SHARED);
-        const uint64_t writer = LOAD(&l->words->writer);
+        uint64_t writer = LOAD(&l->words->writer);
         if (!(writer & PENDING) || is_mine(l, line, writer))
             return LOCKS_OK;
         locks_unshare(l, line);
-        const enum locks_result r = await_writer(l, line, &w);
-        if (r != LOCKS_OK)
-            return r;
+        w.spins = SPINS;
+        w.sleeps = false;
+        do {
+            r = rest(l, &w, writer, NAP_NS);
+            if (w.sleeps)
+                STORE(w.futex, 1);
+            writer = LOAD(&l->words->writer);
+        } while (r == LOCKS_OK && writer & PENDING);
     }
+    return r;
 }
 
 /* ---- the writer ---- */
@@ -378,17 +368,6 @@ bool locks_try_reserve(struct locks *l, int line)
     return is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | RESERVED);
 }
 
-/* Leaves the queue. The next one may be asleep. */
-static void leave_queue(struct locks *l, int line)
-{
-    (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
-    STORE(&l->words->lines[line].ticket, 0);
-    STORE(&l->words->lines[line].asleep, 0);
-    const unsigned first = head(l);
-    if (first != LINES)
-        (void)wake(&l->words->lines[first].asleep, 1);
-}
-
 /* Whether RESERVED is free, and stays so. */
 static bool is_left(const struct locks *l)
 {
@@ -401,18 +380,12 @@ static bool is_left(const struct locks *l)
     return false;
 }
 
-/* Gets the next turn, if it is nobody's. */
-static bool take_turn(struct locks *l, int line, uint64_t time)
-{
-    STORE(&l->words->since, time);
-    return REPLACE(&l->words->next, 0, (uint32_t)line + 1);
-}
-
 enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *place, uint64_t wait)
 {
     struct line *mine = &l->words->lines[line];
     struct wait w = {.futex = &mine->asleep, .length = wait};
     enum locks_result r = LOCKS_OK;
+    unsigned first;
     if (!place->ticket) {
         if (locks_try_reserve(l, line))
             return LOCKS_OK;
@@ -425,7 +398,7 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
         const uint32_t next = LOAD(&l->words->next);
         if ((next == (uint32_t)line + 1 || is_left(l)) && locks_try_reserve(l, line))
             break;
-        const unsigned first = head(l);
+        first = head(l);
         if (first != (unsigned)line) {
             r = rest(l, &w, LOAD(&l->words->lines[first % LINES].word), 10 * NAP_NS);
             continue;
@@ -437,19 +410,39 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
         }
         const uint64_t turn = place->head + (place->is_patient ? LONG_TURN_NS : TURN_NS);
         const uint64_t nap = time < turn && turn - time < NAP_NS ? turn - time : NAP_NS;
-        if (time < turn || next || !take_turn(l, line, time))
-            r = rest(l, &w, LOAD(&l->words->writer), nap);
-        else
+        const bool is_turn = time >= turn && !next;
+        if (is_turn)
+            STORE(&l->words->since, time);
+        if (is_turn && REPLACE(&l->words->next, 0, (uint32_t)line + 1))
             w.spins = SPINS; /* the writer may have given it back without a look at `next` */
+        else
+            r = rest(l, &w, LOAD(&l->words->writer), nap);
     }
-    leave_queue(l, line);
+    /* Leaves the queue. The next one may be asleep. */
+    (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
+    STORE(&mine->ticket, 0);
+    STORE(&mine->asleep, 0);
+    first = head(l);
+    if (first != LINES)
+        (void)wake(&l->words->lines[first].asleep, 1);
     return r;
 }
 
-static enum locks_result await_readers(struct locks *l, int line, uint64_t wait)
+enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait)
 {
+    const uint64_t pending = word_of(l, line) | PENDING;
     struct wait w = {
         .futex = &l->words->lines[line].asleep, .length = wait, .spins = wait ? SPINS : 0};
+    for (int i = 0; !is_mine(l, line, LOAD(&l->words->writer)); i++) {
+        const uint64_t writer = LOAD(&l->words->writer);
+        const enum locks_result r = i ? LOCKS_BUSY : bury(l, writer);
+        if (is_free(l, line) && REPLACE(&l->words->writer, 0, pending))
+            break;
+        if (r != LOCKS_OK)
+            return r;
+    }
+    /* order[lock-words]: before the look at the lines. */
+    (void)SWAP(&l->words->writer, pending);
     for (unsigned i = 0; i < used_lines(l); i++)
         for (;;) {
             if (w.sleeps)
@@ -462,22 +455,6 @@ static enum locks_result await_readers(struct locks *l, int line, uint64_t wait)
                 return r;
         }
     return LOCKS_OK;
-}
-
-enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait)
-{
-    const uint64_t pending = word_of(l, line) | PENDING;
-    for (int i = 0; !is_mine(l, line, LOAD(&l->words->writer)); i++) {
-        const uint64_t writer = LOAD(&l->words->writer);
-        const enum locks_result r = i ? LOCKS_BUSY : bury(l, writer);
-        if (is_free(l, line) && REPLACE(&l->words->writer, 0, pending))
-            break;
-        if (r != LOCKS_OK)
-            return r;
-    }
-    /* order[lock-words]: before the look at the lines. */
-    (void)SWAP(&l->words->writer, pending);
-    return await_readers(l, line, wait);
 }
 
 void locks_unreserve(struct locks *l, int line)
@@ -506,35 +483,13 @@ enum locks_result locks_look(struct locks *l, bool *is_reserved)
     return r;
 }
 
-bool locks_had_wal(const struct locks *l)
+bool locks_say(const struct locks *l, enum locks_fact fact)
 {
-    return LOAD(&l->words->wal);
+    return LOAD(&l->words->facts[fact]);
 }
 
-void locks_set_wal(struct locks *l, bool may_exist)
+void locks_set(struct locks *l, enum locks_fact fact, bool is_true)
 {
-    if (LOAD(&l->words->wal) != may_exist)
-        STORE(&l->words->wal, may_exist);
-}
-
-bool locks_are_masked(const struct locks *l)
-{
-    return LOAD(&l->words->masked);
-}
-
-void locks_set_masked(struct locks *l, bool is_masked)
-{
-    if (LOAD(&l->words->masked) != is_masked)
-        STORE(&l->words->masked, is_masked);
-}
-
-bool locks_are_written(const struct locks *l)
-{
-    return LOAD(&l->words->written);
-}
-
-void locks_set_written(struct locks *l, bool is_written)
-{
-    if (LOAD(&l->words->written) != is_written)
-        STORE(&l->words->written, is_written);
+    if (locks_say(l, fact) != is_true)
+        STORE(&l->words->facts[fact], is_true);
 }

@@ -120,17 +120,16 @@ bool locks_are_contended(const struct locks *l, int line);
 /* *is_reserved: a line has RESERVED or above. A dead process's is freed first. */
 enum locks_result locks_look(struct locks *l, bool *is_reserved);
 
-/* Whether the write-ahead log may exist. It becomes true before there is one. */
-bool locks_had_wal(const struct locks *l);
-void locks_set_wal(struct locks *l, bool may_exist);
-
-/* Whether a process may have begun to write since the first door was opened. It becomes true before that. Else the file is plain, and as
- * it was. */
-bool locks_are_written(const struct locks *l);
-void locks_set_written(struct locks *l, bool is_written);
-
-/* Whether the file has its mask (mask.h). It becomes true after the mask is put on, and false before that is taken off. */
-bool locks_are_masked(const struct locks *l);
-void locks_set_masked(struct locks *l, bool is_masked);
+/*
+ * What the processes tell one another of the file:
+ *
+ *   LOCKS_WAL      the write-ahead log may exist. It becomes true before there is one
+ *   LOCKS_WRITTEN  a process may have begun to write since the first door was opened. It becomes true before that. Else the file is
+ *                  plain, and as it was
+ *   LOCKS_MASKED   the file has its mask (mask.h). It becomes true after the mask is put on, and false before that is taken off
+ */
+enum locks_fact { LOCKS_WAL, LOCKS_WRITTEN, LOCKS_MASKED, LOCKS_FACTS };
+bool locks_say(const struct locks *l, enum locks_fact fact);
+void locks_set(struct locks *l, enum locks_fact fact, bool is_true);
 
 #endif

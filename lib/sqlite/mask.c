@@ -142,23 +142,14 @@ int mask_set_plain(char *view, const void *header)
     return ato_set_guard(view, AT, h + AT, BYTES);
 }
 
-/* Makes of a plain header in h[0] what the file gets: the guard, in h[0], and the mask, in h[1]. */
-static void prepare(unsigned char h[2][MASK_HEADER])
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o)
 {
-    memcpy(h[1], h[0], MASK_HEADER);
-    mask_cover(h[1]);
-    count_on(h[0], AHEAD);
-}
-
-void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
-{
-    if (pread(fd, h[0], MASK_HEADER, 0) != MASK_HEADER || !is_plain(h[0]) || mask_is_wal(h[0]))
+    if (pread(fd, h, MASK_HEADER, 0) != MASK_HEADER || !is_plain(h) || mask_is_wal(h))
         return;
-    prepare(h);
+    count_on(h, AHEAD);
     o->guard_offset = AT;
-    o->guard_plain = h[0] + AT;
+    o->guard_plain = h + AT;
     o->guard_bytes = BYTES;
-    o->guard_masked = masks ? h[1] + AT : NULL;
 }
 
 /* Masks the counter of a masked header, if it is plain, and raises it: connections of SQLite's own VFS may have cached byte 21
@@ -191,19 +182,20 @@ static int read_masked(char *view, off_t length, unsigned char *h)
 
 int mask_put_on(char *view)
 {
-    unsigned char h[2][MASK_HEADER];
-    const int r = mask_read(view, MASK_HEADER, h[0]);
+    unsigned char h[MASK_HEADER], ahead[MASK_HEADER];
+    const int r = mask_read(view, MASK_HEADER, h);
     if (r != 0)
         return r;
-    if (mask_is_on(h[0]))
-        return cover_counter(view, h[0]);
-    if (!is_plain(h[0]))
+    if (mask_is_on(h))
+        return cover_counter(view, h);
+    memcpy(ahead, h, sizeof(h));
+    if (!mask_cover(h))
         return 1;
-    prepare(h);
-    if (mask_set_plain(view, h[0]) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
-        write_part(view, h[1], VERSIONS, FRACTION + 2) < 0)
+    count_on(ahead, AHEAD);
+    if (mask_set_plain(view, ahead) < 0 || ato_deploy(view, MASK_HEADER) < 0 ||
+        write_part(view, h, VERSIONS, FRACTION + 2) < 0)
         return -1;
-    return write_part(view, h[1], COUNTER, COUNTER + 4);
+    return write_part(view, h, COUNTER, COUNTER + 4);
 }
 
 int mask_lock(int fd, short type)
@@ -215,9 +207,12 @@ int mask_lock(int fd, short type)
 
 bool mask_wait_for_lock(int fd)
 {
-    int tries = 0;
-    while (mask_lock(fd, F_WRLCK) < 0) {
-        if (++tries == TRIES)
+    for (int tries = 0; mask_lock(fd, F_WRLCK) < 0; tries++) {
+        struct flock l = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = 1};
+        if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK && l.l_pid == getpid())
+            return true;
+        if (tries == TRIES)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
@@ -244,7 +239,7 @@ int mask_take_off(char *view, int fd)
                : write_part(view, h, VERSIONS, FRACTION + 2);
 }
 
-int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED])
+int mask_refresh(char *view, int fd, unsigned char plain[MASK_GUARDED])
 {
     unsigned char h[MASK_HEADER];
     struct ato_stat st = {.struct_size = sizeof(st)};
@@ -256,7 +251,7 @@ int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GU
     const bool has_guard = st.guard_offset == AT && st.guard_bytes == BYTES;
     if (!has_guard && (st.guard_bytes || !st.slices_in_reflection))
         return 0; /* not this VFS's, or a copy's */
-    if (!is_locked && !mask_wait_for_lock(fd))
+    if (!mask_wait_for_lock(fd))
         return 1;
     const int r = fstat(fd, &file) < 0 ? -1 : read_masked(view, file.st_size, h);
     /* A guard has no version bytes. After a switch to WAL mode the mask could not be taken off. */

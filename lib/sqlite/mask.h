@@ -22,8 +22,7 @@
  *   1. Before the first write to a file that is not masked: the guard is durable. Its counter is far ahead of the file's: if the
  *      process is killed before step 2, other programs may write to the file, and the counter that is put back has to be new to all
  *      of them. Mostly the file was mapped with this guard; it is set anew if the counter has changed since, or if the database
- *      was in WAL mode. If the file gets its reflection at this write (share.h), steps 1 and 2 are a part of that
- *      (ato_options.guard_masked).
+ *      was in WAL mode.
  *   2. Byte 21, then the counter, are masked in the file itself, durably. Each is one store of an aligned word (the first slice
  *      is home, for an unmasked file has nothing in its reflection), so that a kill leaves no part of it elsewhere.
  *   3. All later writes of the header, to either copy, are masked.
@@ -81,9 +80,8 @@ int mask_read(char *view, off_t length, void *header);
 /* Returns whether the file itself has no mask, and is not a new one: if it had one, another program has overwritten it. */
 bool mask_is_lost(const char *view);
 
-/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1, and if it `masks` the mask of step 2 if
- * the file gets its reflection in that call; `h` then has the bytes. `fd`: the file. */
-void mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
+/* For a plain file: sets the options of ato_mmap_opt() that give it the guard of step 1; `h` then has the bytes. `fd`: the file. */
+void mask_expect(int fd, unsigned char h[MASK_HEADER], struct ato_options *o);
 
 /* Does steps 1 and 2. The caller holds the EXCLUSIVE lock, has no transaction of libato open in this file, and knows that the file
  * is not shorter than the view, and has a guard if it is masked. Guard and mask are durable on return. Returns 0; 1 if the file has
@@ -98,16 +96,16 @@ int mask_set_plain(char *view, const void *header);
  * process has it, or writes by SQLite's own VFS, or is just getting a lock. */
 int mask_lock(int fd, short type);
 
-/* Takes it, and waits for that. Returns false if another process has it for seconds. */
+/* Takes it, and waits for that, unless a connection of this process has it. Returns false if another process has it for seconds. */
 bool mask_wait_for_lock(int fd);
 
 /* To be called before the file is made plain by ato_munmap_opt(): for a masked file sets `plain` to what its guard has to be by
  * then (ato_unmap_options.guard_plain), or takes the mask off, if the database is in WAL mode; else leaves `plain` as it is.
- * plain[0] is not 0 once it is set. `fd` is the file, open for writing. is_locked: this process has SQLite's PENDING lock.
- * Returns 0; 1 if another connection writes: the file must not be made plain then; -1 as above. Unless is_locked it may hold
- * mask_lock(): the caller gives that back when the file is unmapped. Meanwhile SQLite's own VFS reads nothing: it could cache
- * byte 21 beside the counter that stays, and would not look again. And no other process commits what the guard does not know. */
-int mask_refresh(char *view, int fd, bool is_locked, unsigned char plain[MASK_GUARDED]);
+ * plain[0] is not 0 once it is set. `fd` is the file, open for writing.
+ * Returns 0; 1 if another connection writes: the file must not be made plain then; -1 as above. It may hold mask_lock(): the caller
+ * gives that back, or closes `fd`, when the file is unmapped. Meanwhile SQLite's own VFS reads nothing: it could cache byte 21
+ * beside the counter that stays, and would not look again. And no other process commits what the guard does not know. */
+int mask_refresh(char *view, int fd, unsigned char plain[MASK_GUARDED]);
 
 /* Deploys all of the file, then takes the mask off, if there is one. `fd` is a descriptor of the file.
  * The caller has mask_lock() or the EXCLUSIVE lock; or SHARED, which keeps others from EXCLUSIVE, and has staged nothing. The

@@ -62,41 +62,6 @@ static int commit(struct connection *c)
     return r;
 }
 
-/* Drops what is staged. */
-static void abandon(struct connection *c)
-{
-    data_give_up(c);
-    c->refused = c->becomes_wal = false;
-}
-
-/* FCNTL_SYNC, with which SQLite says that all is written, and that xSync comes unless synchronous is OFF. No commit is made here: a
- * VFS above that holds writes back until xSync may still have some, and a rollback would be committed in part. With a journal on
- * the disk nothing is staged. */
-static int before_sync(struct connection *c)
-{
-    if (c->on_disk)
-        return SQLITE_OK;
-    c->ended_below = false;
-    if (!c->refused)
-        return SQLITE_OK;
-    abandon(c);
-    return SQLITE_IOERR_FSYNC;
-}
-
-/* FCNTL_COMMIT_PHASETWO. After another error than these two SQLite would trust its cache (fault.c). */
-static int end(struct connection *c)
-{
-    const int r = commit(c);
-    if (r != SQLITE_OK)
-        return r == SQLITE_FULL || (r & 0xff) == SQLITE_IOERR ? r : SQLITE_IOERR_FSYNC;
-    if (c->becomes_wal)
-        data_complete(c);
-    else if (c->lock == SQLITE_LOCK_EXCLUSIVE)
-        share_forget_wal(c);
-    c->becomes_wal = false;
-    return SQLITE_OK;
-}
-
 /* ---- locks ---- */
 
 static int connection_lock(sqlite3_file *file, int level)
@@ -115,13 +80,13 @@ static int connection_lock(sqlite3_file *file, int level)
 
 static int unlock(struct connection *c, int level)
 {
-    c->ended_below = c->complete = false;
+    c->complete = false;
     /* Before other connections may write: their transactions would wait for the pages of this one. */
     if (level < SQLITE_LOCK_RESERVED && c->lock >= SQLITE_LOCK_RESERVED)
-        abandon(c);
+        data_give_up(c);
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
-        c->on_disk = c->journaled = false;
+        c->rollback = JOURNAL_NONE;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     const int before = c->lock;
     if (level < before)
@@ -165,19 +130,12 @@ static const char *const domains[] = {
     [ATO_DOMAIN_PROCESS] = "process",
 };
 
-/* words[0] is the answer, or the sentence of the error. Returns `code` if there was memory for it. */
-static int answered(char **words, int code)
-{
-    return words[0] ? code : SQLITE_NOMEM;
-}
-
+/* words[0] becomes the answer, or the sentence of the error. */
 static int refuse(const struct connection *c, char **words, const char *why)
 {
     words[0] = words[2] ? sqlite3_mprintf("%s=%s of %s: %s", words[1], words[2], c->name, why)
                         : sqlite3_mprintf("%s of %s: %s", words[1], c->name, why);
-    if (words[0])
-        (void)fault(SQLITE_ERROR, "%s", words[0]);
-    return answered(words, SQLITE_ERROR);
+    return words[0] ? fault(SQLITE_ERROR, "%s", words[0]) : SQLITE_NOMEM;
 }
 
 static int pragma_stat(struct connection *c, char **words)
@@ -195,7 +153,7 @@ static int pragma_stat(struct connection *c, char **words)
         st.reflection_bytes, st.writes, st.bytes_written, st.reads, st.bytes_read,
         st.bytes_to_media, st.flips, st.commits_single, st.commits_rtm, st.commits_journal,
         st.rtm_aborts, st.deployed_slices, st.read_retries);
-    return answered(words, SQLITE_OK);
+    return SQLITE_OK;
 }
 
 static int pragma_wait(struct connection *c, char **words)
@@ -203,7 +161,7 @@ static int pragma_wait(struct connection *c, char **words)
     if (words[2] && !parameters_read_wait(words[2], &c->wants.lock_wait_ms))
         return refuse(c, words, "it must be " PARAMETERS_WAIT);
     words[0] = sqlite3_mprintf("%u", c->wants.lock_wait_ms);
-    return answered(words, SQLITE_OK);
+    return SQLITE_OK;
 }
 
 static int pragma_policy(struct connection *c, char **words)
@@ -222,7 +180,7 @@ static int pragma_policy(struct connection *c, char **words)
     if (words[2])
         db->policy = policy;
     words[0] = sqlite3_mprintf("%s", policies[policy]);
-    return answered(words, SQLITE_OK);
+    return SQLITE_OK;
 }
 
 static int pragma_unmap(struct connection *c, char **words)
@@ -232,7 +190,7 @@ static int pragma_unmap(struct connection *c, char **words)
         return refuse(c, words, "it must be plain or fast");
     c->wants.unmap_fast = mode;
     words[0] = sqlite3_mprintf("%s", parameters_unmap[mode]);
-    return answered(words, SQLITE_OK);
+    return SQLITE_OK;
 }
 
 /* `words` is the argument of FCNTL_PRAGMA. SQLITE_NOTFOUND: the pragma is not this VFS's. */
@@ -253,7 +211,8 @@ static int pragma(struct connection *c, char **words)
             return refuse(c, words, "the database cannot be mapped now: the log says why");
         if (all[i].needs_view && !c->pending.view)
             return refuse(c, words, "the database is not mapped before it is written to");
-        return all[i].run(c, words);
+        const int r = all[i].run(c, words);
+        return words[0] ? r : SQLITE_NOMEM;
     }
     return SQLITE_NOTFOUND;
 }
@@ -265,14 +224,29 @@ static int control(struct connection *c, int what, void *arg)
     int r;
     switch (what) {
     case SQLITE_FCNTL_SYNC:
-        return before_sync(c);
+        /* All is written, and xSync comes unless synchronous is OFF. No commit is made here: a VFS above that holds writes back until
+         * xSync may still have some, and a rollback would be committed in part. With a journal on the disk nothing is staged; and
+         * what was staged when the process began to end is lost (database.c, at_exit()). */
+        return c->db->gone && c->rollback != JOURNAL_ON_DISK ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     case SQLITE_FCNTL_COMMIT_PHASETWO:
-        return end(c);
+        r = commit(c);
+        if (r !=
+            SQLITE_OK) /* after another error than these two SQLite would trust its cache (fault.c) */
+            return r == SQLITE_FULL || (r & 0xff) == SQLITE_IOERR ? r : SQLITE_IOERR_FSYNC;
+        if (c->becomes_wal)
+            data_complete(c);
+        else if (c->lock == SQLITE_LOCK_EXCLUSIVE)
+            share_forget_wal(c);
+        c->becomes_wal = false;
+        return SQLITE_OK;
     case SQLITE_FCNTL_CKPT_START:
+        c->checkpoint = true;
+        c->complete = c->cache_is_old = false;
+        return data_begin_below(c,
+                                SQLITE_IOERR_WRITE); /* SQLite goes on: so the writes look again */
     case SQLITE_FCNTL_CKPT_DONE:
-        c->checkpoint = what == SQLITE_FCNTL_CKPT_START;
-        c->ended_below = c->cache_is_old = !c->checkpoint;
-        c->complete = false;
+        c->checkpoint = false;
+        c->cache_is_old = true;
         return SQLITE_OK;
     case SQLITE_FCNTL_SIZE_HINT:
         return data_expect(c, *(sqlite3_int64 *)arg);
@@ -321,7 +295,7 @@ static int connection_characteristics(sqlite3_file *file)
 static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
-    abandon(c);
+    data_give_up(c);
     (void)unlock(c, SQLITE_LOCK_NONE);
     share_end(c);
     const int r = leave(c, c->below->xClose(c->file));

@@ -57,33 +57,15 @@ bool parameters_read_wait(const char *word, unsigned *ms)
     return is_one;
 }
 
-static int read_numbers(struct parameters *p, const char *name)
+int parameters_read(struct parameters *p, const char *name)
 {
+    const char *key;
     const char *size = sqlite3_uri_parameter(name, "max_size");
     const char *wait = sqlite3_uri_parameter(name, "lock_wait_ms");
     unsigned long long bytes = 0;
-    if (size && !read_number(size, MOST_BYTES, &bytes))
-        return fault(SQLITE_CANTOPEN, "%s: max_size=%s is not a number of bytes from 0 to 256 TiB",
-                     name, size);
-    if (wait && !parameters_read_wait(wait, &p->lock_wait_ms))
-        return fault(SQLITE_CANTOPEN, "%s: lock_wait_ms=%s is not " PARAMETERS_WAIT, name, wait);
-    p->max_size = (size_t)bytes;
-    return SQLITE_OK;
-}
-
-/* Returns whether the URI, or else the environment, has this value of a parameter of older versions. */
-static bool has_former(const char *name, const char *parameter, const char *variable,
-                       const char *former)
-{
-    const char *value = sqlite3_uri_parameter(name, parameter);
-    if (!value)
-        value = secure_getenv(variable);
-    return value && sqlite3_stricmp(value, former) == 0;
-}
-
-static void name_unknown(const char *name)
-{
-    const char *key;
+    int mode, side;
+    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
+                             .lock_wait_ms = USUAL_WAIT_MS};
     for (int i = 0; (key = sqlite3_uri_key(name, i)) != NULL; i++) {
         size_t at = 0;
         while (at < sizeof(known) / sizeof(*known) && strcmp(key, known[at]) != 0)
@@ -95,25 +77,15 @@ static void name_unknown(const char *name)
                         "reflection_dir=FOLDER and unmap=plain|fast",
                         name, key);
     }
-}
-
-int parameters_read(struct parameters *p, const char *name)
-{
-    int mode, side;
-    *p = (struct parameters){.reflection_dir = sqlite3_uri_parameter(name, "reflection_dir"),
-                             .lock_wait_ms = USUAL_WAIT_MS};
-    name_unknown(name);
-    /* With these other programs could use the database while it is open. */
-    if (has_former(name, "journal", "ATO_SQLITE_JOURNAL", "file") ||
-        has_former(name, "share", "ATO_SQLITE_SHARE", "stock"))
-        return fault(SQLITE_CANTOPEN,
-                     "%s: journal=file and share=stock are not possible any more: where other "
-                     "programs use the database meanwhile, use SQLite's own VFS, in WAL mode",
-                     name);
-    if (read_numbers(p, name) != SQLITE_OK ||
-        choose(name, "unmap", parameters_unmap, &mode) != SQLITE_OK ||
+    if (size && !read_number(size, MOST_BYTES, &bytes))
+        return fault(SQLITE_CANTOPEN, "%s: max_size=%s is not a number of bytes from 0 to 256 TiB",
+                     name, size);
+    if (wait && !parameters_read_wait(wait, &p->lock_wait_ms))
+        return fault(SQLITE_CANTOPEN, "%s: lock_wait_ms=%s is not " PARAMETERS_WAIT, name, wait);
+    if (choose(name, "unmap", parameters_unmap, &mode) != SQLITE_OK ||
         choose(name, "prefer", sides, &side) != SQLITE_OK)
         return SQLITE_CANTOPEN;
+    p->max_size = (size_t)bytes;
     p->unmap_fast = mode == 1;
     p->prefer = side < 0 ? 0 : side ? ATO_PREFER_REFLECTION : ATO_PREFER_FILE;
     return SQLITE_OK;

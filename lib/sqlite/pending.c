@@ -8,8 +8,11 @@ enum { WAIT_MS = 60000 };
 /* What a database grows to by default (database.c), and a little more: VACUUM writes all of it. */
 #define MAX_BYTES ((64ull << 30) + (32u << 20))
 
+/* Begins a transaction, unless there is one. */
 static int begin(struct pending *s)
 {
+    if (s->tx)
+        return 0;
     const struct ato_tx_options options = {.struct_size = sizeof(options),
                                            .flags = ATO_TX_READ_COMMITTED,
                                            .wait_ms = WAIT_MS,
@@ -20,19 +23,6 @@ static int begin(struct pending *s)
         return -1;
     s->size = s->had = size;
     s->room = 0;
-    return 0;
-}
-
-static int have(struct pending *s)
-{
-    return s->tx ? 0 : begin(s);
-}
-
-static int set_size(struct pending *s, sqlite3_int64 size)
-{
-    if (ato_tx_ftruncate(s->tx, s->view, size) < 0)
-        return -1;
-    s->size = size;
     return 0;
 }
 
@@ -53,14 +43,12 @@ static void make_room(struct pending *s, sqlite3_int64 size)
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const sqlite3_int64 end = offset + n;
-    if (have(s) < 0)
+    if (begin(s) < 0)
         return -1;
-    if (end > s->size) {
-        if (end > s->room)
-            make_room(s, end);
-        if (set_size(s, end) < 0)
-            return -1;
-    }
+    if (end > s->size && end > s->room)
+        make_room(s, end);
+    if (end > s->size && pending_resize(s, end) < 0)
+        return -1;
     return ato_tx_memcpy(s->tx, s->view + offset, from, (size_t)n, ATO_SKIP_EQUAL) ? 0 : -1;
 }
 
@@ -71,12 +59,15 @@ int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    return have(s) < 0 ? -1 : set_size(s, size);
+    if (begin(s) < 0 || ato_tx_ftruncate(s->tx, s->view, size) < 0)
+        return -1;
+    s->size = size;
+    return 0;
 }
 
 int pending_hint(struct pending *s, sqlite3_int64 size)
 {
-    if (have(s) < 0)
+    if (begin(s) < 0)
         return -1;
     if (size <= s->room)
         return 0;
@@ -86,10 +77,10 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
 
 int pending_commit(struct pending *s)
 {
-    if (ato_tx_commit(s->tx) < 0)
-        return -1;
-    s->tx = NULL;
-    return 0;
+    const int r = ato_tx_commit(s->tx);
+    if (r == 0)
+        s->tx = NULL;
+    return r;
 }
 
 void pending_abort(struct pending *s)

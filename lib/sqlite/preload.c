@@ -51,7 +51,7 @@ static void look_up(void *sqlite)
 
 static void __attribute__((constructor)) loaded(void)
 {
-    record_loaded();
+    record_set(offsetof(struct record, loaded));
 }
 
 #define EXPORTED __attribute__((visibility("default")))

@@ -99,25 +99,11 @@ static struct record *get(void)
     return own;
 }
 
-void record_loaded(void)
+void record_set(size_t fact)
 {
     struct record *r = get();
     if (r)
-        __atomic_store_n(&r->loaded, 1, __ATOMIC_RELAXED);
-}
-
-void record_reached(void)
-{
-    struct record *r = get();
-    if (r)
-        __atomic_store_n(&r->reached, 1, __ATOMIC_RELAXED);
-}
-
-void record_opened(void)
-{
-    struct record *r = get();
-    if (r)
-        __atomic_store_n(&r->opened, 1, __ATOMIC_RELAXED);
+        __atomic_store_n((uint32_t *)((char *)r + fact), 1, __ATOMIC_RELAXED);
 }
 
 void record_database(dev_t device, ino_t inode, const char *path)

@@ -12,6 +12,7 @@
 #ifndef ATO_SQLITE_RECORD_H
 #define ATO_SQLITE_RECORD_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -39,9 +40,7 @@ struct record *record_open(const char *value);
 void record_add(struct record *r, const char *database);
 
 /* For processes that may be below `ato sqlite`: in the record that the environment names, if there is one. */
-void record_loaded(void);
-void record_reached(void);
-void record_opened(void);
+void record_set(size_t fact); /* offsetof() one of those that are only ever set */
 void record_database(dev_t device, ino_t inode, const char *path);
 
 #endif

@@ -32,18 +32,6 @@ static uint64_t closed;
 
 /* ---- locks of the VFS below ---- */
 
-/* Notes whether it is time to share the database in memory. With db->mapping. */
-static void count_begin(const struct connection *c)
-{
-    struct database *db = c->db;
-    if (!c->writable || ++db->begun < BUSY_BEGINS)
-        return;
-    const uint64_t time = locks_clock();
-    __atomic_store_n(&db->is_busy, time - db->begun_at < BUSY_NS, __ATOMIC_RELAXED);
-    db->begun = 0;
-    db->begun_at = time;
-}
-
 /* SHARED, with db->mapping. SQLITE_BUSY: the database is shared in memory, or has to be; or another program writes. */
 static int share_below(struct connection *c)
 {
@@ -54,71 +42,51 @@ static int share_below(struct connection *c)
     if (!db->view && database_needs_view(c)) {
         r = SQLITE_BUSY;
         if (!db->writable)
-            r = database_map(c, false) == 0 ? share_memory_look_at_header(c, true)
-                                            : database_fault_of_map(c, SQLITE_CANTOPEN);
+            r = share_memory_map(c, true);
     }
     if (r != SQLITE_OK) {
         if (!db->below)
-            (void)database_unmap(c, false, false);
+            (void)database_unmap(c, false);
         (void)c->below->xUnlock(c->file, SQLITE_LOCK_NONE);
         return r;
     }
     if (!db->writable)
         c->pending.view = db->view;
     db->below++;
-    count_begin(c);
+    /* Is it time to share the database in memory? */
+    if (c->writable && ++db->begun >= BUSY_BEGINS) {
+        const uint64_t time = locks_clock();
+        __atomic_store_n(&db->is_busy, time - db->begun_at < BUSY_NS, __ATOMIC_RELAXED);
+        db->begun = 0;
+        db->begun_at = time;
+    }
     return SQLITE_OK;
-}
-
-/* EXCLUSIVE: waits for readers to end, as in memory. */
-static int lock_below(struct connection *c, int level)
-{
-    const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
-    const uint64_t end = locks_clock() + connection_wait(c);
-    int r;
-    while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && waits && locks_clock() < end)
-        locks_nap();
-    return r;
-}
-
-/* A transaction has mapped the file. Other processes may read it when EXCLUSIVE is given back: by then the database is shared in
- * memory, or the file is complete and plain. Returns whether it is shared in memory. */
-static bool end_staging(struct connection *c, int before, int level)
-{
-    char header[MASK_HEADER];
-    struct database *db = c->db;
-    const bool stays = before == SQLITE_LOCK_EXCLUSIVE &&
-                       mask_read(db->view, database_length(db), header) == 0 &&
-                       mask_is_on(header) && share_memory_go_on(c, level);
-    if (!stays)
-        (void)database_unmap(c, true, before > SQLITE_LOCK_RESERVED);
-    return stays;
 }
 
 static int unlock_below(struct connection *c, int before, int level)
 {
     struct database *db = c->db;
+    char header[MASK_HEADER];
     int below = level;
     pthread_mutex_lock(&db->mapping);
-    if (c->pending.view && db->writable && level < SQLITE_LOCK_RESERVED &&
-        end_staging(c, before, level))
-        below = SQLITE_LOCK_NONE;
+    /* A transaction has mapped the file. Other processes may read it when EXCLUSIVE is given back: by then the database is shared in
+     * memory, or the file is complete and plain. */
+    if (c->pending.view && db->writable && level < SQLITE_LOCK_RESERVED) {
+        if (before == SQLITE_LOCK_EXCLUSIVE &&
+            mask_read(db->view, database_length(db), header) == 0 && mask_is_on(header) &&
+            share_memory_go_on(c, level))
+            below = SQLITE_LOCK_NONE;
+        else
+            (void)database_unmap(c, true);
+    }
     const int r = c->below->xUnlock(c->file, below);
     if (below == SQLITE_LOCK_NONE && !db->memory) {
         if (--db->below == 0)
-            (void)database_unmap(c, false, false);
+            (void)database_unmap(c, false);
         c->pending.view = NULL;
     }
     pthread_mutex_unlock(&db->mapping);
     return r;
-}
-
-/* Returns whether the connection would get RESERVED in vain: it has SHARED, and is going to write. */
-static bool is_reserved_below(struct connection *c)
-{
-    int is_reserved = 0;
-    return c->writable && share_memory_is_going_to_write(c) &&
-           c->below->xCheckReservedLock(c->file, &is_reserved) == SQLITE_OK && is_reserved;
 }
 
 /* SHARED. Waits, as long as for a lock in memory, for a process that writes its first transaction: then the database is shared in
@@ -126,6 +94,7 @@ static bool is_reserved_below(struct connection *c)
 static int share(struct connection *c)
 {
     uint64_t end = 0;
+    int is_reserved = 0;
     if (__atomic_load_n(&c->db->is_busy, __ATOMIC_RELAXED))
         (void)share_memory_begin(c, true);
     for (;;) {
@@ -146,7 +115,9 @@ static int share(struct connection *c)
         if (!end)
             end = now + connection_wait(c);
         const bool is_over = now >= end;
-        if (r == SQLITE_OK && !is_over && is_reserved_below(c)) {
+        /* It has SHARED, is going to write, and would get RESERVED in vain. */
+        if (r == SQLITE_OK && !is_over && c->writable && share_memory_is_going_to_write(c) &&
+            c->below->xCheckReservedLock(c->file, &is_reserved) == SQLITE_OK && is_reserved) {
             r = unlock_below(c, SQLITE_LOCK_SHARED, SQLITE_LOCK_NONE);
             r = r == SQLITE_OK ? SQLITE_BUSY : r;
         }
@@ -174,21 +145,6 @@ static bool has_new_wal(const struct connection *c)
            stat(c->wal, &st) == 0 && st.st_size > 0;
 }
 
-/* Before RESERVED of a database that is not mapped yet: SQLite gets the error now that the first write of its transaction would get, at
- * COMMIT. */
-static int check_folder(const struct connection *c)
-{
-    char *folder = database_forbidden_folder(c);
-    if (!folder)
-        return SQLITE_OK;
-    const int r = fault(SQLITE_READONLY_DIRECTORY,
-                        "cannot write to %s: this process may not write to %s, where its "
-                        "reflection would be: %s",
-                        c->name, folder, strerror(errno));
-    free(folder);
-    return r;
-}
-
 int share_check(const struct connection *c, int code)
 {
     if (!is_lost(c))
@@ -212,13 +168,18 @@ int share_lock(struct connection *c, int level)
     if (level >= SQLITE_LOCK_RESERVED && !c->writable)
         return SQLITE_READONLY;
     if (level == SQLITE_LOCK_RESERVED && !c->pending.view)
-        r = check_folder(c);
+        r = database_check_folder(c);
     if (r != SQLITE_OK)
         return r;
+    const bool waits = c->lock >= SQLITE_LOCK_RESERVED; /* for readers to end, below as in memory */
+    const uint64_t end = waits && !c->db->memory ? locks_clock() + connection_wait(c) : 0;
     if (level == SQLITE_LOCK_SHARED)
         r = share(c);
+    else if (c->db->memory)
+        r = share_memory_lock(c, level);
     else
-        r = c->db->memory ? share_memory_lock(c, level) : lock_below(c, level);
+        while ((r = c->below->xLock(c->file, level)) == SQLITE_BUSY && locks_clock() < end)
+            locks_nap();
     if (r == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE && has_new_wal(c))
         r = SQLITE_BUSY_SNAPSHOT;
     last.c = c;
@@ -267,17 +228,12 @@ struct connection *share_in_memory(const char *name)
 
 bool share_had_wal(const struct connection *c)
 {
-    return is_lost(c) || locks_had_wal(&c->db->locks);
-}
-
-static bool is_missing(const char *name)
-{
-    return access(name, F_OK) < 0 && errno == ENOENT;
+    return is_lost(c) || locks_say(&c->db->locks, LOCKS_WAL);
 }
 
 void share_forget_wal(struct connection *c)
 {
-    if (c->db->memory && locks_had_wal(&c->db->locks) && is_missing(c->wal) &&
-        is_missing(c->journal))
-        locks_set_wal(&c->db->locks, false);
+    if (c->db->memory && locks_say(&c->db->locks, LOCKS_WAL) && access(c->wal, F_OK) < 0 &&
+        errno == ENOENT && access(c->journal, F_OK) < 0 && errno == ENOENT)
+        locks_set(&c->db->locks, LOCKS_WAL, false);
 }

@@ -24,15 +24,19 @@
 /* Where a busy handler that this thread is asking adds up its sleeps; NULL. */
 static _Thread_local uint64_t *sleeps;
 
-/* Reports an error of the words. */
+/* Reports a failure of ato_settle(). */
+static int fault_of_settle(const struct connection *c)
+{
+    const int code = errno == ETIMEDOUT ? SQLITE_BUSY
+                     : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
+                                        : SQLITE_IOERR_LOCK;
+    return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
+}
+
+/* Reports an error of the words. LOCKS_UNSETTLED: it is mapped when it is tried again. */
 static int result_of(const struct connection *c, enum locks_result r)
 {
-    if (r != LOCKS_FAILED)
-        return r == LOCKS_OK
-                   ? SQLITE_OK
-                   : SQLITE_BUSY; /* LOCKS_UNSETTLED: it is mapped when it is tried again */
-    const int code = errno == ETIMEDOUT ? SQLITE_BUSY : SQLITE_IOERR_LOCK;
-    return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
+    return r == LOCKS_OK ? SQLITE_OK : r == LOCKS_FAILED ? fault_of_settle(c) : SQLITE_BUSY;
 }
 
 /* ---- what a process finds ---- */
@@ -55,56 +59,43 @@ static bool is_hot(struct connection *c)
     return hot;
 }
 
-/* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are in
- * the reflection of the original. Such a file is refused unless ?prefer=file is given. */
-static int take_copy(struct connection *c, const char *header)
+/* If the header says so, or there is a write-ahead log, notes that. */
+static void look_for_wal(struct connection *c, const char *header)
 {
-    if (c->wants.prefer != ATO_PREFER_FILE || !c->writable)
+    if (mask_is_wal(header) || access(c->wal, F_OK) == 0)
+        locks_set(&c->db->locks, LOCKS_WAL, true);
+}
+
+int share_memory_map(struct connection *c, bool is_first)
+{
+    struct database *db = c->db;
+    char header[MASK_HEADER] = {0};
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    if (database_map(c) < 0)
+        return database_fault_of_map(c, SQLITE_CANTOPEN);
+    if (ato_settle(db->view) < 0)
+        return fault_of_settle(c);
+    if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
+        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
+    const bool is_masked = mask_is_on(header);
+    const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
+    /* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are
+     * in the reflection of the original. */
+    const bool is_copy = lacks_guard && !st.slices_in_reflection;
+    if (is_copy && (c->wants.prefer != ATO_PREFER_FILE || !c->writable))
         return fault(SQLITE_CANTOPEN,
                      "%s: this is a copy of a database that was not plain, so that pages may be "
                      "outdated or missing: copy it again when the original is closed, or open it "
                      "with prefer=file to use it as it is",
                      c->name);
-    return mask_set_plain(c->db->view, header) == 0
-               ? SQLITE_OK
-               : fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-}
-
-/* If the header says so, or there is a write-ahead log, notes that. */
-static void look_for_wal(struct connection *c, const char *header)
-{
-    if (mask_is_wal(header) || access(c->wal, F_OK) == 0)
-        locks_set_wal(&c->db->locks, true);
-}
-
-int share_memory_look_at_header(struct connection *c, bool is_first)
-{
-    struct database *db = c->db;
-    char header[MASK_HEADER] = {0};
-    struct ato_stat st = {.struct_size = sizeof(st)};
-    if (ato_settle(db->view) < 0) {
-        const int code = errno == ETIMEDOUT ? SQLITE_BUSY
-                         : errno == EAGAIN  ? SQLITE_READONLY_ROLLBACK
-                                            : SQLITE_IOERR_LOCK;
-        return fault_of_libato(code, "cannot finish the commits of dead processes to", c->name);
-    }
-    if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
-        return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
-    const bool is_masked = mask_is_on(header);
-    const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
-    if (lacks_guard && !st.slices_in_reflection) {
-        const int r = take_copy(c, header);
-        if (r != SQLITE_OK)
-            return r;
-    } else if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0) {
+    if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
-    }
     mask_uncover(header);
     /* A process was killed that was switching to WAL mode, or that used libato itself. */
     const bool completes = is_masked ? mask_is_wal(header) : st.slices_in_reflection > 0;
     db->guarded = is_masked && !completes;
     if (db->locks.words && is_first)
-        locks_set_masked(&db->locks, db->guarded && !mask_is_lost(db->view));
+        locks_set(&db->locks, LOCKS_MASKED, db->guarded && !mask_is_lost(db->view));
     if (completes && is_first && db->writable && mask_take_off(db->view, db->fd) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot make plain", c->name);
     if (db->locks.words)
@@ -121,73 +112,45 @@ static enum locks_result settle(const void *of)
     void *view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
     if (view)
         return ato_settle(view) == 0 ? LOCKS_OK : LOCKS_FAILED;
-    return locks_are_written(&db->locks) ? LOCKS_UNSETTLED : LOCKS_OK;
+    return locks_say(&db->locks, LOCKS_WRITTEN) ? LOCKS_UNSETTLED : LOCKS_OK;
 }
 
 /* Maps a database that is written, or has been. With db->mapping. */
 static int map_written(struct connection *c, bool is_first)
 {
-    locks_set_written(&c->db->locks, true);
-    if (c->db->view)
-        return SQLITE_OK;
-    return database_map(c, false) == 0 ? share_memory_look_at_header(c, is_first)
-                                       : database_fault_of_map(c, SQLITE_CANTOPEN);
-}
-
-/* A plain database that nobody has begun to write. With db->mapping. */
-static void map_unwritten(struct connection *c)
-{
-    char header[MASK_HEADER] = {0};
-    (void)!pread(c->db->fd, header, MASK_HEADER, 0);
-    look_for_wal(c, header);
-    database_map_plain(c);
+    locks_set(&c->db->locks, LOCKS_WRITTEN, true);
+    return c->db->view ? SQLITE_OK : share_memory_map(c, is_first);
 }
 
 /* Begins to use the words, and maps the database. */
 static int begin_in_memory(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
+    char header[MASK_HEADER] = {0};
     int r = SQLITE_OK;
     record_database(db->device, db->inode, c->name);
     if (locks_attach(&db->locks, settle, db) != LOCKS_OK)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot share the locks of", c->name);
-    if (locks_are_written(&db->locks) || database_needs_view(c))
+    if (locks_say(&db->locks, LOCKS_WRITTEN) || database_needs_view(c))
         r = map_written(c, is_first);
-    else
-        map_unwritten(c);
+    else { /* plain, and nobody has begun to write */
+        (void)!pread(db->fd, header, MASK_HEADER, 0);
+        look_for_wal(c, header);
+        database_map_plain(c);
+    }
     if (r == SQLITE_OK)
         r = result_of(c, locks_succeed(&db->locks));
     if (r == SQLITE_OK)
         __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_memory_begin() */
     else {
-        (void)database_unmap(c, true, true);
+        (void)database_unmap(c, true);
         database_unmap_plain(db);
     }
     return r;
 }
 
-/* Makes a file plain that a process left, which was killed, or has unmapped it fast. */
-static int make_plain(struct connection *c)
-{
-    if (database_map(c, false) < 0)
-        return database_fault_of_map(c, SQLITE_CANTOPEN);
-    const int r = share_memory_look_at_header(c, true);
-    if (!database_unmap(c, true, true) && r == SQLITE_OK)
-        return SQLITE_IOERR_LOCK;
-    return r == SQLITE_OK && database_needs_view(c) ? SQLITE_BUSY : r;
-}
-
-/* SQLITE_OK with db->memory: the database is shared in memory; without: by the VFS below, which plays a hot journal back into a file
- * that is complete. */
-static int try_memory(struct connection *c, bool is_first)
-{
-    if (is_first && is_hot(c))
-        return database_needs_view(c) ? make_plain(c) : SQLITE_OK;
-    return !is_first || c->db->is_busy || database_needs_view(c) ? begin_in_memory(c, is_first)
-                                                                 : SQLITE_OK;
-}
-
-/* Does that with a door, and without other processes that come or go. The door stays open for db->memory. */
+/* SQLITE_OK with db->memory, and then an open door: the database is shared in memory; without: by the VFS below, which plays a hot
+ * journal back into a file that is complete. No other process comes or goes meanwhile. */
 static int at_a_door(struct connection *c)
 {
     struct database *db = c->db;
@@ -201,7 +164,19 @@ static int at_a_door(struct connection *c)
                            "(F_OFD_SETLK), which this kernel may not have",
                            c->name, strerror(errno));
     if (locks_open_door(&db->locks, db->fd, &is_first)) {
-        r = try_memory(c, is_first);
+        const bool needs_view = database_needs_view(c);
+        r = SQLITE_OK;
+        if (!is_first || !is_hot(c)) {
+            if (!is_first || db->is_busy || needs_view)
+                r = begin_in_memory(c, is_first);
+        } else if (
+            needs_view) { /* made plain: a process left it, which was killed, or has unmapped it fast */
+            r = share_memory_map(c, true);
+            if (!database_unmap(c, true) && r == SQLITE_OK)
+                r = SQLITE_IOERR_LOCK;
+            if (r == SQLITE_OK && database_needs_view(c))
+                r = SQLITE_BUSY;
+        }
         if (!db->memory)
             locks_close_door(&db->locks, is_first);
     }
@@ -224,8 +199,8 @@ bool share_memory_go_on(struct connection *c, int level)
         locks_close_door(l, is_first);
         return false;
     }
-    locks_set_written(l, true);
-    locks_set_masked(l, !mask_is_lost(db->view));
+    locks_set(l, LOCKS_WRITTEN, true);
+    locks_set(l, LOCKS_MASKED, !mask_is_lost(db->view));
     db->below--;
     __atomic_store_n(&db->memory, true, __ATOMIC_RELEASE); /* pairs with share_memory_begin() */
     return true;
@@ -329,14 +304,14 @@ static int share_line(struct connection *c)
     /* Statements are only looked at if the last transaction wrote, or another one writes now. */
     const bool wrote = c->wrote;
     const bool writes = c->writable && (wrote || locks_are_contended(l, c->line)) &&
-                        !locks_had_wal(l) && share_memory_is_going_to_write(c);
+                        !locks_say(l, LOCKS_WAL) && share_memory_is_going_to_write(c);
     c->wrote = false;
     enum locks_result r = writes ? wait_for_turn(c, wrote) : LOCKS_OK;
     if (r == LOCKS_FAILED)
         return result_of(c, r);
     c->in_advance = writes && r == LOCKS_OK;
     /* Before its turn came a writer may have died whose journal is on the disk: SQLite takes one for hot if nobody has RESERVED. */
-    if (c->in_advance && locks_had_wal(l))
+    if (c->in_advance && locks_say(l, LOCKS_WAL))
         share_memory_read_on(c);
     do
         r = locks_share(l, c->line, wait);
@@ -351,37 +326,33 @@ static int share_line(struct connection *c)
     return result;
 }
 
-/* With SHARED: finds out what the connection reads through. Returns false if the database has to be mapped first. */
-static bool choose_view(struct connection *c)
-{
-    const struct database *db = c->db;
-    c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
-    if (c->pending.view)
-        return true;
-    if (locks_are_written(&db->locks))
-        return false;
-    c->plain = locks_had_wal(&db->locks) ? NULL : database_plain(c);
-    return c->plain || !database_needs_view(c);
-}
-
 /* SHARED in memory. The first process that writes maps the database for writing, and then all others do. */
 static int share(struct connection *c)
 {
     struct database *db = c->db;
+    const struct locks *l = &db->locks;
     for (;;) {
         int r = SQLITE_OK;
-        if (locks_are_written(&db->locks) && !__atomic_load_n(&db->view, __ATOMIC_ACQUIRE)) {
+        if (locks_say(l, LOCKS_WRITTEN) && !__atomic_load_n(&db->view, __ATOMIC_ACQUIRE)) {
             pthread_mutex_lock(&db->mapping);
             r = map_written(c, false);
             pthread_mutex_unlock(&db->mapping);
         }
         if (r == SQLITE_OK)
             r = share_line(c);
-        if (r != SQLITE_OK || choose_view(c))
+        if (r != SQLITE_OK)
             return r;
+        c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
+        if (c->pending.view)
+            return SQLITE_OK;
+        if (!locks_say(l, LOCKS_WRITTEN)) {
+            c->plain = locks_say(l, LOCKS_WAL) ? NULL : database_plain(c);
+            if (c->plain || !database_needs_view(c))
+                return SQLITE_OK;
+        }
         share_memory_read_on(c);
         locks_unshare(&db->locks, c->line);
-        locks_set_written(&db->locks, true);
+        locks_set(&db->locks, LOCKS_WRITTEN, true);
     }
 }
 

@@ -30,9 +30,9 @@ int share_memory_begin(struct connection *c, bool joins);
  * and db->mapping is held. Returns false if that is not possible. */
 bool share_memory_go_on(struct connection *c, int level);
 
-/* To be called when the file has been mapped, with db->mapping. Looks whether libato knows what goes with the header: a guard with a mask;
- * without one no slices, left by a program that uses libato itself. is_first: no other process has the database. */
-int share_memory_look_at_header(struct connection *c, bool is_first);
+/* Maps the database, and looks whether libato knows what goes with the header: a guard with a mask; without one no slices, left by a
+ * program that uses libato itself. With db->mapping. is_first: no other process has the database. */
+int share_memory_map(struct connection *c, bool is_first);
 
 /* SQLite's locks in memory: xLock, xUnlock and xCheckReservedLock. */
 int share_memory_lock(struct connection *c, int level);

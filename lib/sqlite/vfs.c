@@ -60,24 +60,19 @@ static bool is_chosen(const char *name)
     return chosen;
 }
 
-/* Returns whether this VFS handles a database. If the name is a folder's, say, the VFS below reports the error. Without SQLite's
- * locks (nolock=1) nothing keeps other connections from what is staged. */
-static bool is_mine(const char *name)
-{
-    struct stat st;
-    return (stat(name, &st) < 0 || S_ISREG(st.st_mode)) &&
-           !sqlite3_uri_boolean(name, "nolock", 0) && is_chosen(name);
-}
-
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
                     int *out_flags)
 {
+    struct stat st;
     (void)vfs;
     file->pMethods = NULL;
-    if (name && (flags & SQLITE_OPEN_MAIN_DB) && is_mine(name)) {
+    /* If the name is a folder's, say, the VFS below reports the error. Without SQLite's locks (nolock=1) nothing keeps other connections
+     * from what is staged. */
+    if (name && (flags & SQLITE_OPEN_MAIN_DB) && (stat(name, &st) < 0 || S_ISREG(st.st_mode)) &&
+        !sqlite3_uri_boolean(name, "nolock", 0) && is_chosen(name)) {
         const int r = methods_open(below, name, file, flags, out_flags);
         if (r == SQLITE_OK)
-            record_opened();
+            record_set(offsetof(struct record, opened));
         return r;
     }
     if (name && (flags & SQLITE_OPEN_MAIN_JOURNAL))
@@ -129,7 +124,7 @@ static int begin(const char *only_below)
     ato.xDelete = vfs_delete;
     ato.xAccess = vfs_access;
     ato.xSleep = vfs_sleep;
-    record_reached();
+    record_set(offsetof(struct record, reached));
     return SQLITE_OK;
 }
 

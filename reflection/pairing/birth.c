@@ -6,7 +6,6 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
-#include "reflection/pairing/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,10 +201,6 @@ int birth_end(struct pairing *pr)
         return -1;
     if (!pr->has_attributes)
         return check_links(pr) < 0 ? -1 : birth_write_record(pr);
-    /* The mask is visible after the attribute, and durable together with it: without the attribute the manifest, which
-     * is found beside the file, has the guard. */
-    if (pr->newborn && guard_put(pr, true) < 0)
-        return -1;
     return fsops_fsync(pr->original) == 0
                ? 0
                : report_errno(errno, "cannot make the attribute user.ato of %s durable", pr->path);

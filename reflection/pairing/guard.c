@@ -175,7 +175,7 @@ int guard_renew(struct pairing *pr)
     return 0;
 }
 
-int guard_put(struct pairing *pr, bool on)
+int guard_put(struct pairing *pr)
 {
     const struct manifest_guard *g = &pr->record.guard;
     const uint8_t *masked = pr->record.guarded;
@@ -183,8 +183,8 @@ int guard_put(struct pairing *pr, bool on)
     if (!g->bytes || masked[0] == g->plain[0]) /* no mask */
         return 0;
     const int there = read_guarded(pr, now);
-    if (there <= 0 || on)
-        return there <= 0 ? there : store(pr, masked);
+    if (there <= 0)
+        return there;
     for (uint32_t i = 0; i < g->bytes; i++)
         if (now[i] != masked[i] && now[i] != g->plain[i]) {
             report_log(REPORT_WARNING,

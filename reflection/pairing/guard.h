@@ -40,8 +40,7 @@ int guard_renew(struct pairing *pr);
 /* Notes their masked values in pr->record. Returns 0; -1 with a sentence (EIO). */
 int guard_note(struct pairing *pr);
 
-/* `on`: stores the masked values that pr->record has, if it has any, in a file that is being paired. Else puts the plain ones
- * back. The caller syncs the file. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
-int guard_put(struct pairing *pr, bool on);
+/* Puts the plain values back, unless there was no mask. The caller syncs the file. Returns 0; -1 with a sentence: ENOSPC, EIO, ... */
+int guard_put(struct pairing *pr);
 
 #endif

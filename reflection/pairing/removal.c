@@ -37,7 +37,7 @@ void removal_of_failed_birth(struct pairing *pr)
     struct report_kept why;
     report_keep(&why);
     /* What is left is removed by the next map: while the file has its mask, only the manifest knows the plain bytes. */
-    if (guard_put(pr, false) == 0)
+    if (guard_put(pr) == 0)
         (void)finish_removal(pr);
     (void)report_again(&why);
 }
@@ -56,7 +56,7 @@ int removal_start_over(struct pairing *pr)
     if (pr->record.state == MANIFEST_DEPLOYED &&
         (!carried || identity_restarted(&pr->record) ||
          attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND) &&
-        guard_put(pr, false) < 0)
+        guard_put(pr) < 0)
         return -1;
     return finish_removal(pr);
 }
@@ -77,7 +77,7 @@ int pairing_remove(struct pairing *pr, bool complete)
     if (r == 0 && shrink_finish(pr) < 0)
         return -1;
     pr->record.state = MANIFEST_DEPLOYED;
-    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put(pr, false) < 0)
+    if (guard_note(pr) < 0 || birth_write_record(pr) < 0 || guard_put(pr) < 0)
         return -1;
     return finish_removal(pr);
 }

@@ -13,20 +13,13 @@ using namespace crash::standins;
 
 extern "C" {
 
-void __real_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 int __real_mask_put_on(char *view);
 void __real_pending_abort(struct pending *s);
 int __real_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 
-void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o);
 int __wrap_mask_put_on(char *view);
 void __wrap_pending_abort(struct pending *s);
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
-
-void __wrap_mask_expect(int fd, unsigned char h[2][MASK_HEADER], bool masks, struct ato_options *o)
-{
-    __real_mask_expect(fd, h, masks && fault() != CodeFault::NoMask, o);
-}
 
 int __wrap_mask_put_on(char *view)
 {

@@ -43,24 +43,6 @@ TEST_F(SqliteErrors, UnknownValuesOfParametersAreRefused)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* Only the values that had an effect: the others were the defaults. */
-TEST_F(SqliteErrors, ParametersOfOlderVersionsAreRefused)
-{
-    make();
-    for (const char *parameters : {"journal=file", "share=stock", "share=ato&journal=File"}) {
-        EXPECT_EQ(Db(path(), parameters).opened, SQLITE_CANTOPEN) << parameters;
-        EXPECT_TRUE(logged("are not possible any more")) << parameters;
-    }
-    EXPECT_EQ(Db(path(), "journal=memory&share=ato").number("SELECT sum(a) FROM t"), 6);
-    for (const auto &[variable, value] :
-         {std::pair("ATO_SQLITE_JOURNAL", "file"), std::pair("ATO_SQLITE_SHARE", "stock")}) {
-        setenv(variable, value, 1);
-        EXPECT_EQ(Db(path()).opened, SQLITE_CANTOPEN) << variable;
-        EXPECT_EQ(Db(path(), "journal=memory&share=ato").opened, SQLITE_OK) << variable;
-        unsetenv(variable);
-    }
-}
-
 TEST_F(SqliteErrors, MaxSizeThatIsNotANumberIsRefused)
 {
     make();
@@ -104,7 +86,7 @@ TEST_F(SqliteErrors, SetUserIdProgramsIgnoreTheEnvironment)
         ASSERT_EQ(chmod(program.c_str(), mode), 0);
         const pid_t child = fork();
         if (child == 0) {
-            setenv("ATO_SQLITE_JOURNAL", "file", 1); /* it is refused */
+            setenv("ATO_REFLECTION_DIR", "/dev/null/none", 1); /* no reflection can be made there */
             if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
                 _exit(3);
             _exit(system((program + " --gtest_filter='*LastCloseLeavesAPlainFile' >/dev/null")

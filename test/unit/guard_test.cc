@@ -219,56 +219,6 @@ TEST_P(Guard, GivenToTheMapIsThatOfAFileWithoutOne)
     EXPECT_EQ(read_file(path), content);
 }
 
-// A mask given to the map comes with the reflection, whenever the process dies; a file that has a reflection gets none.
-TEST_P(Guard, MaskGivenToTheMapComesWithTheReflection)
-{
-    const Bytes given = plain(), mask(n, 0xee);
-    ato_options o = wish();
-    o.guard_offset = static_cast<off_t>(at);
-    o.guard_plain = given.data();
-    o.guard_masked = mask.data();
-    o.guard_bytes = n;
-    for (int moment = 0, end = CUT; end == CUT; moment++) {
-        SCOPED_TRACE(moment);
-        end = in_child([&] {
-            int left = moment;
-            FsFaults faults;
-            faults.before = [&](const FsCall &) { return left-- ? GO_ON : DIE; };
-            Mapped m(path, o);
-            return m && seen() == mask ? 0 : 1;
-        });
-        EXPECT_TRUE(end == CUT || end == 0);
-        EXPECT_TRUE(seen() == mask || (end == CUT && seen() == given));
-        Mapped m(path, wish());
-        ASSERT_TRUE(m) << m.sentence;
-        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-        EXPECT_EQ(read_file(path), content);
-    }
-    {
-        Mapped m(path, wish());
-        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    }
-    Mapped m(path, o);
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(seen(), given);
-    EXPECT_EQ(m.stat().guard_bytes, n);
-}
-
-// The failed map of a file leaves no mask.
-TEST_P(Guard, MaskGivenToTheMapIsTakenOffIfItFails)
-{
-    const Bytes given = plain(), mask(n, 0xee);
-    ato_options o = wish();
-    o.guard_offset = static_cast<off_t>(at);
-    o.guard_plain = given.data();
-    o.guard_masked = mask.data();
-    o.guard_bytes = n;
-    FsFaults faults;
-    faults.fail_op("shm_open", EACCES);
-    EXPECT_EQ(Mapped(path, o).error, EACCES);
-    EXPECT_EQ(read_file(path), content);
-}
-
 // Other programs may have written to them meanwhile.
 TEST_P(Guard, BytesOfAFileWithoutAMaskStay)
 {

@@ -137,7 +137,7 @@ static bool end_masks(struct deployed *d, const struct look *l, bool prefers_fil
     }
     const int r = is_lost || (prefers_file && l->state >= LOOK_COPIED)
                       ? mask_take_off(at, fd)
-                      : mask_refresh(at, fd, false, plain);
+                      : mask_refresh(at, fd, plain);
     if (r > 0)
         outcome_set(&d->o, MAPPED, "a process is writing to it through SQLite; try again");
     else if (r < 0)

@@ -67,13 +67,13 @@ void *__wrap_ato_memcpy(void *dst, const void *src, size_t n);
 /* This thread makes a file plain. If that fails, it is done later. */
 static _Thread_local bool makes_plain;
 
-bool __real_database_unmap(struct connection *c, bool plain, bool is_locked);
-bool __wrap_database_unmap(struct connection *c, bool plain, bool is_locked);
+bool __real_database_unmap(struct connection *c, bool plain);
+bool __wrap_database_unmap(struct connection *c, bool plain);
 
-bool __wrap_database_unmap(struct connection *c, bool plain, bool is_locked)
+bool __wrap_database_unmap(struct connection *c, bool plain)
 {
     makes_plain = plain;
-    const bool done = __real_database_unmap(c, plain, is_locked);
+    const bool done = __real_database_unmap(c, plain);
     makes_plain = false;
     return done;
 }
