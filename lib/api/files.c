@@ -91,7 +91,8 @@ void files_forget(void)
     for (struct file *f = all, *next; f; f = next) {
         next = f->next;
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
-        f->o_window.base = f->r_window.base = f->shared.head.base = f->shared.states.base = NULL;
+        f->o_window.base = f->r_window.base = NULL;
+        f->shared.head.base = f->shared.states.base = f->shared.placed.base = NULL;
         f->pairing.manifest = NULL;
         close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
         f->pairing.lock = -1;
@@ -163,9 +164,8 @@ static int attach_first(struct file *f, const struct ato_options *o)
         shared_remove(&pr->before, &pr->identity.trust) < 0)
         return -1;
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
-                      &pr->identity.trust) < 0)
+                      &pr->identity.trust, &pr->faults) < 0)
         return -1;
-    shared_watch(&f->shared, &pr->faults, O_RDWR);
     /* Before the mask is there, which a process without this memory could not take off. */
     if (o->guard_masked && !shared_make_state(&f->shared, o->guard_offset / PAGE_BYTES))
         return -1;
@@ -182,11 +182,9 @@ static int attach_first(struct file *f, const struct ato_options *o)
 static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
-    int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
-    if (r != 0)
-        return r;
-    shared_watch(&f->shared, &pr->faults, O_RDWR);
-    return attach_enter(f);
+    const int r =
+        shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR, &pr->faults);
+    return r ? r : attach_enter(f);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the

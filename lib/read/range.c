@@ -9,7 +9,7 @@
 /* Shared memory that was cut may be longer again, by another process that needs more of it: then the header is zeros, without a fault. */
 static void notice_zeros(struct file *f)
 {
-    if (f->shared.base && !__atomic_load_n(&f->shared.header->magic, __ATOMIC_RELAXED))
+    if (f->shared.head.base && !__atomic_load_n(&f->shared.header->magic, __ATOMIC_RELAXED))
         fault_poison_here(&f->pairing.faults);
 }
 
