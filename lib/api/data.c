@@ -251,40 +251,36 @@ void *ato_memset(void *dst, int c, size_t n)
     return dst;
 }
 
-/* Finds the range of a call that moves bytes or space between the two files; n > 0. Returns 0; -1 with EINVAL, EFAULT, EACCES. */
-static int find_own(struct range *s, const void *addr, size_t n, const char *what)
+/* For a call that moves bytes or space between the two files: runs it for the pages of a range. `what`: it does to them. Returns 0; -1
+ * with EINVAL, EFAULT, EACCES, or as `run` does. */
+static int run_for_pages(const void *addr, size_t n, const char *what,
+                         int (*run)(struct mapping *m, uint64_t first, uint64_t last))
 {
-    if (range_find(s, addr, n) < 0)
+    struct range s;
+    if (n == 0)
+        return range_empty(addr, addr);
+    if (range_find(&s, addr, n) < 0)
         return -1;
-    if (!s->m)
+    if (!s.m)
         return range_none(addr, addr);
-    if (s->m->reader)
+    CALL_ON(call, s.m);
+    if (s.m->reader)
         return report_error(
             EACCES, "the mapping at %p has a read-only descriptor, through which nothing can be %s",
             addr, what);
-    return file_check(s->m->file);
+    return file_check(s.m->file) < 0
+               ? -1
+               : run(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
 int ato_deploy(const void *addr, size_t n)
 {
-    struct range s;
-    if (n == 0)
-        return range_empty(addr, addr);
-    if (find_own(&s, addr, n, "deployed") < 0)
-        return -1;
-    CALL_ON(call, s.m);
-    return deploy_range(s.m, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return run_for_pages(addr, n, "deployed", deploy_range);
 }
 
 int ato_reclaim(void *addr, size_t n)
 {
-    struct range s;
-    if (n == 0)
-        return range_empty(addr, addr);
-    if (find_own(&s, addr, n, "given back") < 0)
-        return -1;
-    CALL_ON(call, s.m);
-    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return run_for_pages(addr, n, "given back", reclaim_range);
 }
 
 off_t ato_snapshot(const void *addr,

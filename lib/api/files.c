@@ -125,17 +125,6 @@ static int flush_words(struct file *f)
     return 0;
 }
 
-/* Sparse: finds out where the pages have their places. persist-order E2 (writer: place_give()), R4: words and page numbers are settled.
- * Otherwise a page could have one word that is visible, and another one that is still durable; or a place whose number is not. */
-static int index_places(struct file *f)
-{
-    const uint64_t n = place_count(f);
-    return n == UINT64_MAX || shared_make_index(&f->shared, n) < 0 ||
-                   place_build(f, n, f->pairing.size, &f->shared.header->next_place) < 0
-               ? -1
-               : 0;
-}
-
 /* For the first process that attaches: makes new shared memory, and removes that of dead processes.
  * With the attach lock. Returns 0; -1 with errno. */
 static int attach_first(struct file *f, const struct ato_options *o)
@@ -149,12 +138,12 @@ static int attach_first(struct file *f, const struct ato_options *o)
     if (!pr->record.guard.bytes &&
         guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
         return -1;
-    if (pr->newborn && pr->record.guard.bytes)
+    if (pr->newborn && pr->record.guard.bytes) {
         memcpy(pr->record.guarded, o->guard_masked ? o->guard_masked : o->guard_plain,
                pr->record.guard.bytes);
-    pr->record.domain = f->persist.domain;
-    if (pr->record.guard.bytes && pr->newborn)
         pr->record.guard.first = !!(o->flags & ATO_MASK_FIRST);
+    }
+    pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
     /* The first record names the object that is made next, so that after a kill the next process removes that. */
@@ -171,9 +160,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
         return -1;
     f->shared.header->settled = flushed || pr->settled;
     f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
-    if (f->sparse && index_places(f) < 0)
-        return -1;
-    if (attach_enter(f) < 0)
+    if (place_build(f, pr->size) < 0 || attach_enter(f) < 0)
         return -1;
     return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
 }

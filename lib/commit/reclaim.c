@@ -108,8 +108,9 @@ static int next_space(const struct file *f, uint64_t *place, uint64_t *end)
     }
 }
 
-int reclaim_range(struct file *f, uint64_t first, uint64_t last)
+int reclaim_range(struct mapping *m, uint64_t first, uint64_t last)
 {
+    struct file *f = m->file;
     uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
     if (space_waits(f)) {

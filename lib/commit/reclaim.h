@@ -17,6 +17,6 @@
 /* Gives back the space of the unused RefPages of pages first..last. Skips pages that others hold, and waits for nothing, so the
  * caller may hold pages. Returns 0; -1 with errno of a page that
  * could not be looked at or given back: the others were. */
-int reclaim_range(struct file *f, uint64_t first, uint64_t last);
+int reclaim_range(struct mapping *m, uint64_t first, uint64_t last);
 
 #endif

@@ -21,13 +21,6 @@ int space_look(struct file *f, uint64_t page);
  * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */
 int space_look_r(struct file *f, uint64_t page);
 
-/* Dense: returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
- * Valid until the page is first written, which only its holder does. */
-static inline bool space_has_word(const struct file *f, uint64_t page)
-{
-    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
-}
-
 /* Allocates the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page, so that stores to them are
  * possible. Returns 0; -1 with ENOSPC: nothing changed, but some space may be allocated. */
 int space_make(struct file *f, uint64_t page, uint8_t need);
