@@ -293,15 +293,6 @@ off_t ato_snapshot(const void *addr,
     return put ? snapshot_take(m, put, arg) : report_error(EINVAL, "no function takes the bytes");
 }
 
-/* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up
- * to the end of the file if the mapping has grown beyond that. */
-static uint64_t mapping_extent(const struct mapping *m)
-{
-    const uint64_t size = file_end(m->file),
-                   grown = lesser(size > m->offset ? size - m->offset : 0, m->reach);
-    return layout_pages(grown > m->length ? grown : m->length) * PAGE_BYTES;
-}
-
 int ato_msync(void *addr, size_t n, int flags)
 {
     const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
@@ -313,8 +304,14 @@ int ato_msync(void *addr, size_t n, int flags)
         return report_error(EINVAL, "%p is not the beginning of a page", addr);
     struct mapping *m = table_find(addr);
     CALL_ON(call, m);
-    uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
-    uint64_t length = m ? mapping_extent(m) : 0;
+    /* In whole pages: the length it was made with, or up to the end of the file if it has grown beyond that. */
+    uint64_t from = 0, length = 0;
+    if (m) {
+        const uint64_t size = file_end(m->file);
+        from = at - (uint64_t)(uintptr_t)m->base;
+        length = lesser(size > m->offset ? size - m->offset : 0, m->reach);
+        length = layout_pages(length > m->length ? length : m->length) * PAGE_BYTES;
+    }
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
                             table_address(name, addr), n);

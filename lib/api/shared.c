@@ -18,6 +18,7 @@
 
 #include "ato_engine.h"
 
+#include "lib/file/shared.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/fault.h"
 #include "reflection/media/fsops.h"
@@ -31,7 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { OWN_BITS = 10, RANDOM_BITS = 20, USER_AT = OWN_BITS + RANDOM_BITS };
@@ -114,20 +114,6 @@ static int tell(const struct object *o)
 
 /* ---- the first one ---- */
 
-static int allocate(const struct object *o)
-{
-    struct rlimit limit;
-    /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && o->bytes > limit.rlim_cur)
-        return report_error(EFBIG,
-                            "no shared memory /dev/shm%s: it has %zu bytes, which this process's "
-                            "limit on the size of files (RLIMIT_FSIZE) forbids",
-                            o->name, o->bytes);
-    return fsops->fallocate(o->fd, 0, 0, (off_t)o->bytes) == 0
-               ? 0
-               : report_errno(errno, "no shared memory /dev/shm%s", o->name);
-}
-
 /* Makes the object anew, which dead processes of this user may have left. */
 static int make(struct object *o)
 {
@@ -142,7 +128,7 @@ static int make(struct object *o)
         return report_errno(errno, "cannot make the shared memory /dev/shm%s", o->name);
     if (ownership_give(&o->identity.trust, o->fd) < 0)
         return report_errno(errno, "cannot set the mode of /dev/shm%s", o->name);
-    if (allocate(o) < 0 || map(o) < 0)
+    if (shared_allocate_object(o->fd, o->name, 0, o->bytes, "ato_shared()") < 0 || map(o) < 0)
         return -1;
     struct shared_memory *h = (struct shared_memory *)o->base;
     h->random = o->random;

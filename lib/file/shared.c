@@ -23,7 +23,7 @@ enum { GROUPS_IN_BATCH = 256 };
 /* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
 #define CAPACITY_MIN (1ull << 40)
 
-int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+int shared_allocate_object(int fd, const char *name, uint64_t at, uint64_t n, const char *what)
 {
     struct rlimit limit;
     /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
@@ -31,10 +31,15 @@ int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
         return report_error(EFBIG,
                             "no shared memory for %s (/dev/shm%s): it ends at %llu bytes, which "
                             "this process's limit on the size of files (RLIMIT_FSIZE) forbids",
-                            what, s->name, (unsigned long long)(at + n));
-    if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
-        return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
-    return 0;
+                            what, name, (unsigned long long)(at + n));
+    return fsops->fallocate(fd, 0, (off_t)at, (off_t)n) == 0
+               ? 0
+               : report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, name);
+}
+
+int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+{
+    return shared_allocate_object(s->fd, s->name, at, n, what);
 }
 
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation)

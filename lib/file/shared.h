@@ -237,6 +237,9 @@ bool shared_is_cut(const struct shared *s);
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);
 
+/* The same for any object of shared memory. */
+int shared_allocate_object(int fd, const char *name, uint64_t at, uint64_t n, const char *what);
+
 /* The name of a pairing's object in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);
 

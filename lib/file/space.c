@@ -184,35 +184,28 @@ static int allocate_places(struct file *f, uint64_t place, uint64_t n)
                     "the reflection of");
 }
 
-static bool has_place(const struct file *f, uint64_t place, uint64_t places)
-{
-    if (place < places)
-        return true;
-    const uint64_t least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
-    if (places < lesser(layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE, LAYOUT_PLACES))
-        report_error(
-            ESTALE,
-            "the reflection of %s was truncated by another program while the file was mapped",
-            f->pairing.path);
-    else
-        report_error(ENOSPC,
-                     "the sparse reflection of %s has no place left: bring the file's slices home "
-                     "('ato deploy')",
-                     f->pairing.path);
-    return false;
-}
-
 /* Takes *n or fewer places that were never used, with space. Space first, so that a failed try uses nothing up; racing callers
- * need no lock, in other processes too. Returns the first; FILE_NO_PLACE with ENOSPC. */
+ * need no lock, in other processes too. Returns the first; FILE_NO_PLACE with ENOSPC, ESTALE. */
 static uint64_t take_new(struct file *f, uint64_t *n)
 {
     uint64_t *next = &f->shared.header->next_place, most = *n;
     uint64_t place = __atomic_load_n(next, __ATOMIC_RELAXED);
     do {
         *n = lesser(most, CHUNK_SPARSE - place % CHUNK_SPARSE);
-        const uint64_t places = file_places(f, 0);
-        if (places == UINT64_MAX || !has_place(f, place, places))
+        const uint64_t places = file_places(f, 0),
+                       least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
+        if (places == UINT64_MAX)
             return FILE_NO_PLACE;
+        if (place >= places) {
+            if (places < lesser(layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE, LAYOUT_PLACES))
+                (void)say_truncated(f, f->pairing.reflection, fsops_length(f->pairing.reflection));
+            else
+                report_error(ENOSPC,
+                             "the sparse reflection of %s has no place left: bring the file's "
+                             "slices home ('ato deploy')",
+                             f->pairing.path);
+            return FILE_NO_PLACE;
+        }
         if (allocate_places(f, place, *n) < 0)
             return FILE_NO_PLACE;
     } while (!__atomic_compare_exchange_n(next, &place, place + *n, false, __ATOMIC_RELAXED,
@@ -220,35 +213,23 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
-/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: none was taken. */
-static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
-{
-    const uint64_t most = *n;
-    *n = 1;
-    places[0] = file_place(f, page);
-    if (places[0] != FILE_NO_PLACE)
-        return allocate_places(f, places[0], 1);
-    while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)
-        ++*n;
-    places[0] = take_new(f, n);
-    if (places[0] == FILE_NO_PLACE)
-        return -1;
-    for (uint64_t k = 1; k < *n; k++)
-        places[k] = places[0] + k;
-    return 0;
-}
-
 /* Gives n held pages, CHUNK_SPARSE at most, places and space there. */
 static int make_places(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t places[CHUNK_SPARSE], done = 0;
     int r = 0;
-    while (done < n) {
-        uint64_t more = n - done;
-        r = take_places(f, page + done, &more, places + done);
-        if (r < 0)
-            break;
-        done += more;
+    while (done < n && r == 0) {
+        uint64_t first = file_place(f, page + done), more = 1;
+        if (first != FILE_NO_PLACE) {
+            r = allocate_places(f, first, 1);
+        } else {
+            while (done + more < n && file_place(f, page + done + more) == FILE_NO_PLACE)
+                more++;
+            first = take_new(f, &more);
+            r = first == FILE_NO_PLACE ? -1 : 0;
+        }
+        for (uint64_t k = 0; r == 0 && k < more; k++)
+            places[done++] = first + k;
     }
     /* After an error too: a place that is taken, and that no page has, is lost until the reflection is removed. */
     const int why = errno;
@@ -314,15 +295,6 @@ static int make_refpages(struct file *f, uint64_t page, uint64_t n)
                     "the reflection of");
 }
 
-/* ---- */
-
-static int make_reflection(struct file *f, uint64_t page, uint64_t n)
-{
-    if (f->sparse)
-        return make_places(f, page, n);
-    return space_make_meta(f, page / CHUNK_PAGES) < 0 ? -1 : make_refpages(f, page, n);
-}
-
 int space_run_end(struct space_run *r)
 {
     struct file *f = r->file;
@@ -331,7 +303,9 @@ int space_run_end(struct space_run *r)
         return -1;
     for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
         next = lesser((page / each + 1) * each, end);
-        if (make_reflection(f, page, next - page) < 0)
+        if (f->sparse ? make_places(f, page, next - page) < 0
+                      : space_make_meta(f, page / CHUNK_PAGES) < 0 ||
+                            make_refpages(f, page, next - page) < 0)
             return -1;
     }
     for (; r->n; r->n--) {
@@ -372,14 +346,6 @@ void space_forget_all(struct file *f)
         forget_space(s);
 }
 
-/* Dense: the meta pages to which a hole in the chunk may reach count as having no space any more, for this process, which is alone. */
-static void forget_meta(struct file *f, uint64_t chunk)
-{
-    const uint64_t last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
-    for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
-        __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-}
-
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
@@ -391,8 +357,13 @@ static struct page_state *state_at(const struct file *f, uint64_t place)
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
     struct page_state *s;
-    if (space_waits(f) && !f->sparse)
-        forget_meta(f, place / CHUNK_PAGES);
+    /* The meta pages to which a hole may reach have no space any more, for this process, which is alone. */
+    if (space_waits(f) && !f->sparse) {
+        const uint64_t chunk = place / CHUNK_PAGES,
+                       last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
+        for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
+            __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    }
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
     for (uint64_t i = place; !space_waits(f) && i < place + n; i++)
