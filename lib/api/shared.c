@@ -158,31 +158,25 @@ static int ask(struct object *o, bool *is_first)
     return 0;
 }
 
-/* Returns whether the object that is open is the one. */
-static bool is_it(const struct object *o)
+static int join(struct object *o)
 {
     struct shared_memory h;
     struct stat st;
-    return fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
-           ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
-           pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
-           h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
-           h.inode == o->identity.inode;
-}
-
-static int join(struct object *o)
-{
     o->fd = fsops->shm_open(o->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
     if (o->fd < 0 && errno != ENOENT)
         return report_errno(errno, "cannot open the shared memory /dev/shm%s", o->name);
-    if (o->fd < 0 || !is_it(o))
-        return report_error(EBUSY,
-                            "other processes use the file, and their shared memory /dev/shm%s is "
-                            "not here, or another one has this name: they have a different "
-                            "/dev/shm, as in containers (share it, for instance by --ipc), or "
-                            "somebody has removed it",
-                            o->name);
-    return map(o);
+    if (o->fd >= 0 && fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
+        pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
+        h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
+        h.inode == o->identity.inode)
+        return map(o);
+    return report_error(EBUSY,
+                        "other processes use the file, and their shared memory /dev/shm%s is "
+                        "not here, or another one has this name: they have a different "
+                        "/dev/shm, as in containers (share it, for instance by --ipc), or "
+                        "somebody has removed it",
+                        o->name);
 }
 
 /* ---- the calls ---- */

@@ -142,13 +142,11 @@ static int reach_group(struct shared *s, uint32_t index)
     if (index >= __atomic_load_n(&s->mapped, __ATOMIC_ACQUIRE) &&
         window_reach(&s->states, twice) < 0 && window_reach(&s->states, bytes) < 0)
         return window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);
-    /* Another thread may have gone further. */
-    const uint32_t all =
-        (uint32_t)(__atomic_load_n(&s->states.bytes, __ATOMIC_ACQUIRE) / sizeof(struct page_group));
-    uint32_t is = __atomic_load_n(&s->mapped, __ATOMIC_RELAXED);
-    while (is < all && !__atomic_compare_exchange_n(&s->mapped, &is, all, false, __ATOMIC_RELEASE,
-                                                    __ATOMIC_RELAXED))
-        ;
+    /* Another thread may have gone further, and store its larger number first: then the next access to such a group comes here again. */
+    __atomic_store_n(
+        &s->mapped,
+        (uint32_t)(__atomic_load_n(&s->states.bytes, __ATOMIC_ACQUIRE) / sizeof(struct page_group)),
+        __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -233,32 +231,11 @@ int shared_remove(const struct manifest_record *record, const struct trust *file
     return r;
 }
 
-/* Returns 1 if a process has that object of a pairing mapped; else 0; -1 with a sentence. */
-static int is_used(const char *name, const struct trust *file)
-{
-    char object[NAME_MAX + 2], path[NAME_MAX + 16];
-    struct stat st;
-    snprintf(object, sizeof(object), "/%s", name);
-    snprintf(path, sizeof(path), "/dev/shm%s", object);
-    /* I5: any user may make such a name. */
-    if (fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-        !ownership_maker(file, &st))
-        return 0;
-    const int fd = fsops->shm_open(object, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
-    const int r = lives == LOCKS_FAILED && errno != ENOENT
-                      ? report_errno(errno, "cannot look at the shared memory %s", path)
-                      : lives == LOCKS_TAKEN;
-    KEEP_ERRNO();
-    if (fd >= 0)
-        close(fd);
-    return r;
-}
-
 int shared_is_used(const uint8_t id[16], const struct trust *file)
 {
-    char name[64];
+    char name[64], path[NAME_MAX + 16];
     struct dirent **all;
+    struct stat st;
     int r = 0;
     shared_name(name, id, 0);
     const size_t n = strrchr(name, '-') - name; /* "ato-<id>-", without the slash before */
@@ -266,8 +243,20 @@ int shared_is_used(const uint8_t id[16], const struct trust *file)
     if (count < 0)
         return report_errno(errno, "cannot list /dev/shm");
     for (int i = 0; i < count; i++) {
-        if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0)
-            r = is_used(all[i]->d_name, file);
+        snprintf(path, sizeof(path), "/dev/shm/%s", all[i]->d_name);
+        /* I5: any user may make such a name. */
+        if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0 &&
+            fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            ownership_maker(file, &st)) {
+            const int fd =
+                fsops->shm_open(path + strlen("/dev/shm"), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+            const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
+            r = lives == LOCKS_FAILED && errno != ENOENT
+                    ? report_errno(errno, "cannot look at the shared memory %s", path)
+                    : lives == LOCKS_TAKEN;
+            if (fd >= 0)
+                close(fd);
+        }
         free(all[i]);
     }
     free(all);
