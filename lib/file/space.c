@@ -42,25 +42,6 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     return (uint64_t)length <= from ? say_truncated(f, fd, length) : 0;
 }
 
-/* Returns how many pages of a chunk of the original, the first ones, are known to have space. 0 on tmpfs, where
- * files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to it.
- * There each page is checked separately. */
-static uint16_t o_pages(const struct file *f, uint64_t chunk)
-{
-    int fd = f->pairing.original;
-    uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
-    /* Whole pages only: if the last one is partly beyond the end, that part may have no space, and the file may
-     * soon reach it. */
-    uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
-    uint64_t pages = all > first ? lesser(all - first, CHUNK_PAGES) : 0;
-    /* In a page cache a store may need space beside the page too (domain_make_storable()), at most as far as a
-     * chunk. */
-    if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
-        return 0;
-    off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
-    return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
-}
-
 /* Returns the chunk's CHUNK_ bits, or -1. */
 static int ask_chunk(struct file *f, uint64_t chunk)
 {
@@ -70,9 +51,20 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint64_t meta = layout_meta_page(LAYOUT_DENSE, chunk), data = UINT64_MAX;
     if (!f->sparse && find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    uint32_t found = CHUNK_ASKED | o_pages(f, chunk);
-    if (data < meta + PAGE_BYTES)
-        found |= CHUNK_META_WORDS;
+    uint32_t found = CHUNK_ASKED | (data < meta + PAGE_BYTES ? CHUNK_META_WORDS : 0);
+    /* How many pages of the original, the first ones, are known to have space. Whole pages only: if the last one is partly beyond the
+     * end, that part may have no space, and the file may soon reach it. */
+    const uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES,
+                   pages = all > first ? lesser(all - first, CHUNK_PAGES) : 0;
+    /* Not on tmpfs, where files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to
+     * it. There each page is checked separately. In a page cache a store may need space beside the page too
+     * (domain_make_storable()), at most as far as a chunk. */
+    if (!f->holes_fault && pages &&
+        (pages == CHUNK_PAGES || !domain_is_cached(f->persist.domain))) {
+        const off_t hole = lseek(f->pairing.original, (off_t)(first * PAGE_BYTES), SEEK_HOLE);
+        if (hole >= 0 && (uint64_t)hole >= (first + pages) * PAGE_BYTES)
+            found |= (uint32_t)pages;
+    }
     /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Each answer
      * is right, a mixture may be wrong. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
@@ -114,27 +106,9 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
     return allocate(f, f->o, page * PAGE_BYTES, n * PAGE_BYTES, "the file");
 }
 
-/* Makes sure that a page of the original has space, on file systems where reading a hole may be SIGBUS. */
-static int make_readable(struct file *f, uint64_t page)
-{
-    uint64_t data;
-    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
-     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
-    if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
-        page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
-        return allocate_o(f, page, 1);
-    if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
-        return -1;
-    /* Such file systems allocate whole pages. */
-    if (data / PAGE_BYTES == page)
-        return 0;
-    __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
-    __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
-    return allocate_o(f, page, 1);
-}
-
 int space_look(struct file *f, uint64_t page)
 {
+    uint64_t data;
     int chunk = ask_chunk(f, page / CHUNK_PAGES);
     if (chunk < 0)
         return -1;
@@ -142,12 +116,24 @@ int space_look(struct file *f, uint64_t page)
         return PAGE_O_ALLOCATED;
     if (!f->holes_fault)
         return 0;
-    return make_readable(f, page) < 0 ? -1 : (int)PAGE_O_ALLOCATED;
+    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
+     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
+    if (page < __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) ||
+        page >= __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED)) {
+        if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
+            return -1;
+        /* Such file systems allocate whole pages. */
+        if (data / PAGE_BYTES == page)
+            return PAGE_O_ALLOCATED;
+        __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
+        __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
+    }
+    return allocate_o(f, page, 1) < 0 ? -1 : (int)PAGE_O_ALLOCATED;
 }
 
-int space_look_r(struct file *f, uint64_t page)
+int space_look_r(struct file *f, uint64_t page, const struct page_state *s)
 {
-    const uint64_t at = (uint64_t)(file_homes(f, page).r - f->r);
+    const uint64_t at = (uint64_t)(file_homes_of(f, page, s).r - f->r);
     uint64_t data;
     if (!f->r_holes_fault)
         return 0;

@@ -15,9 +15,9 @@ int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
         return -1;
     if (at) {
         word = __atomic_load_n(at, __ATOMIC_RELAXED);
-        if (word && space_look_r(f, page) < 0)
+        if (word && space_look_r(f, page, s) < 0)
             return -1;
-        if (!f->shared.header->settled && page_flush_word(f, page) < 0) /* R4 */
+        if (!f->shared.header->settled && page_flush_word(f, at) < 0) /* R4 */
             return -1;
     }
     s->bitmap = word;

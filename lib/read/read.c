@@ -111,7 +111,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
      * would; but there all words are settled (files.c). */
     if (reflection >= 0 && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
-        meta_has_space(reflection, format, place) && page_flush_word(f, page) < 0)
+        meta_has_space(reflection, format, place) &&
+        page_flush_word(f, (const uint64_t *)(f->r + layout_word(format, place))) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, dst, n, page * PAGE_BYTES + begin) < 0 ||

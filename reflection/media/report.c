@@ -125,25 +125,14 @@ static void compose(char *out, int err, const char *format, va_list args)
             *out = '?';
 }
 
-int report_failure(int err, bool explained, const char *format, ...)
+int report_failure(int err, int how, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    compose(sentence, explained ? err : 0, format, args);
+    compose(sentence, how & REPORT_EXPLAINED ? err : 0, format, args);
     va_end(args);
     errno = err;
-    pass_on(REPORT_ERROR, sentence);
-    return -1;
-}
-
-int report_quietly(int err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    compose(sentence, 0, format, args);
-    va_end(args);
-    errno = err;
-    return -1;
+    return how & REPORT_QUIET ? -1 : report_aloud();
 }
 
 int report_aloud(void)
