@@ -263,40 +263,36 @@ void *ato_memset(void *dst, int c, size_t n)
     return dst;
 }
 
-/* Finds the range of a call that moves bytes or space between the two files; n > 0. Returns 0; -1 with EINVAL, EFAULT, EACCES. */
-static int find_own(struct range *s, const void *addr, size_t n, const char *what)
+/* For a call that moves bytes or space between the two files: runs it for the pages of a range. `what`: it does to them. Returns 0; -1
+ * with EINVAL, EFAULT, EACCES, or as `run` does. */
+static int run_for_pages(const void *addr, size_t n, const char *what,
+                         int (*run)(struct file *f, uint64_t first, uint64_t last))
 {
-    if (range_find(s, addr, n) < 0)
+    struct range s;
+    if (n == 0)
+        return range_empty(addr, addr);
+    if (range_find(&s, addr, n) < 0)
         return -1;
-    if (!s->m)
+    if (!s.m)
         return range_none(addr, addr);
-    if (s->m->reader)
+    CALL_ON(call, s.m);
+    if (s.m->reader)
         return report_error(
             EACCES, "the mapping at %p has a read-only descriptor, through which nothing can be %s",
             addr, what);
-    return file_check(s->m->file);
+    return file_check(s.m->file) < 0
+               ? -1
+               : run(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
 }
 
 int ato_deploy(const void *addr, size_t n)
 {
-    struct range s;
-    if (n == 0)
-        return range_empty(addr, addr);
-    if (find_own(&s, addr, n, "deployed") < 0)
-        return -1;
-    CALL_ON(call, s.m);
-    return deploy_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return run_for_pages(addr, n, "deployed", deploy_range);
 }
 
 int ato_reclaim(void *addr, size_t n)
 {
-    struct range s;
-    if (n == 0)
-        return range_empty(addr, addr);
-    if (find_own(&s, addr, n, "given back") < 0)
-        return -1;
-    CALL_ON(call, s.m);
-    return reclaim_range(s.m->file, s.offset / PAGE_BYTES, (s.offset + n - 1) / PAGE_BYTES);
+    return run_for_pages(addr, n, "given back", reclaim_range);
 }
 
 off_t ato_snapshot(const void *addr,
@@ -307,15 +303,6 @@ off_t ato_snapshot(const void *addr,
         return -1;
     CALL_ON(call, m);
     return put ? snapshot_take(m, put, arg) : report_error(EINVAL, "no function takes the bytes");
-}
-
-/* Returns the bytes of the mapping that msync(2) accepts, in whole pages: the length it was made with, or up
- * to the end of the file if the mapping has grown beyond that. */
-static uint64_t mapping_extent(const struct mapping *m)
-{
-    const uint64_t size = file_end(m->file),
-                   grown = lesser(size > m->offset ? size - m->offset : 0, m->reach);
-    return layout_pages(grown > m->length ? grown : m->length) * PAGE_BYTES;
 }
 
 int ato_msync(void *addr, size_t n, int flags)
@@ -329,8 +316,14 @@ int ato_msync(void *addr, size_t n, int flags)
         return report_error(EINVAL, "%p is not the beginning of a page", addr);
     struct mapping *m = table_find(addr);
     CALL_ON(call, m);
-    uint64_t from = m ? at - (uint64_t)(uintptr_t)m->base : 0;
-    uint64_t length = m ? mapping_extent(m) : 0;
+    /* In whole pages: the length it was made with, or up to the end of the file if it has grown beyond that. */
+    uint64_t from = 0, length = 0;
+    if (m) {
+        const uint64_t size = file_end(m->file);
+        from = at - (uint64_t)(uintptr_t)m->base;
+        length = lesser(size > m->offset ? size - m->offset : 0, m->reach);
+        length = layout_pages(length > m->length ? length : m->length) * PAGE_BYTES;
+    }
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
                             table_address(name, addr), n);

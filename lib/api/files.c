@@ -91,7 +91,8 @@ void files_forget(void)
     for (struct file *f = all, *next; f; f = next) {
         next = f->next;
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
-        f->o_window.base = f->r_window.base = f->shared.head.base = f->shared.states.base = NULL;
+        f->o_window.base = f->r_window.base = NULL;
+        f->shared.head.base = f->shared.states.base = f->shared.placed.base = NULL;
         f->pairing.manifest = NULL;
         close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
         f->pairing.lock = -1;
@@ -124,17 +125,6 @@ static int flush_words(struct file *f)
     return 0;
 }
 
-/* Sparse: finds out where the pages have their places. persist-order E2 (writer: place_give()), R4: words and page numbers are settled.
- * Otherwise a page could have one word that is visible, and another one that is still durable; or a place whose number is not. */
-static int index_places(struct file *f)
-{
-    const uint64_t n = place_count(f);
-    return n == UINT64_MAX || shared_make_index(&f->shared, n) < 0 ||
-                   place_build(f, n, f->pairing.size, &f->shared.header->next_place) < 0
-               ? -1
-               : 0;
-}
-
 /* For the first process that attaches: makes new shared memory, and removes that of dead processes.
  * With the attach lock. Returns 0; -1 with errno. */
 static int attach_first(struct file *f, const struct ato_options *o)
@@ -148,11 +138,11 @@ static int attach_first(struct file *f, const struct ato_options *o)
     if (!pr->record.guard.bytes &&
         guard_make(&pr->record.guard, o->guard_offset, o->guard_plain, o->guard_bytes) < 0)
         return -1;
-    if (pr->newborn && pr->record.guard.bytes)
+    if (pr->newborn && pr->record.guard.bytes) {
         memcpy(pr->record.guarded, o->guard_plain, pr->record.guard.bytes);
-    pr->record.domain = f->persist.domain;
-    if (pr->record.guard.bytes && pr->newborn)
         pr->record.guard.first = !!(o->flags & ATO_MASK_FIRST);
+    }
+    pr->record.domain = f->persist.domain;
     pr->record.device = pr->identity.device;
     identity_boot(pr->record.boot_id);
     /* The first record names the object that is made next, so that after a kill the next process removes that. */
@@ -162,14 +152,11 @@ static int attach_first(struct file *f, const struct ato_options *o)
         shared_remove(&pr->before, &pr->identity.trust) < 0)
         return -1;
     if (shared_create(&f->shared, &pr->record, &generation, f->max_size, pr->size,
-                      &pr->identity.trust) < 0)
+                      &pr->identity.trust, &pr->faults) < 0)
         return -1;
-    shared_watch(&f->shared, &pr->faults, O_RDWR);
     f->shared.header->settled = flushed || pr->settled;
     f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
-    if (f->sparse && index_places(f) < 0)
-        return -1;
-    if (attach_enter(f) < 0)
+    if (place_build(f, pr->size) < 0 || attach_enter(f) < 0)
         return -1;
     return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
 }
@@ -178,11 +165,9 @@ static int attach_first(struct file *f, const struct ato_options *o)
 static int attach_to_others(struct pairing *pr, void *arg)
 {
     struct file *f = arg;
-    int r = shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR);
-    if (r != 0)
-        return r;
-    shared_watch(&f->shared, &pr->faults, O_RDWR);
-    return attach_enter(f);
+    const int r =
+        shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR, &pr->faults);
+    return r ? r : attach_enter(f);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the

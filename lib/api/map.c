@@ -70,38 +70,6 @@ static struct mapping *new_mapping(const struct file_wish *w)
     return m;
 }
 
-/* ---- mapping ---- */
-
-static void *map_file(int fd, const struct file_wish *w)
-{
-    struct mapping *m = new_mapping(w);
-    if (!m)
-        return MAP_FAILED;
-    void *base = MAP_FAILED;
-    mutex_lock(MUTEX_FILES);
-    if (!(m->flags & ATO_NO_FAULT_HANDLER))
-        fault_install();
-    m->file = files_open(fd, w);
-    if (m->file) {
-        /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
-         * max_size, grows with the file. */
-        bool grows = w->options->max_size || w->end >= file_end(m->file);
-        m->reach = grows ? m->file->max_size - m->offset : m->length;
-        if (!m->epoch && !m->file->reader)
-            mapping_read_quickly(m);
-        if (map_view(m, fd, w->hint) == 0) {
-            table_put(m->base, m->reserved, m);
-            base = m->base;
-        } else {
-            files_undo(m->file);
-        }
-    }
-    if (base == MAP_FAILED)
-        release_mapping(m);
-    mutex_unlock(MUTEX_FILES);
-    return base;
-}
-
 static int access_of(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -112,17 +80,6 @@ static int access_of(int fd)
     if ((flags & O_ACCMODE) == O_WRONLY)
         return report_error(EACCES, "descriptor %d cannot be read", fd);
     return flags & O_ACCMODE;
-}
-
-static int check_range(size_t length, off_t offset)
-{
-    if (length == 0)
-        return report_error(EINVAL, "the length of the mapping is 0");
-    if (offset < 0 || (uint64_t)offset % PAGE_BYTES)
-        return report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
-    if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
-        return report_error(EFBIG, "the end of the mapping is beyond 256 TiB");
-    return 0;
 }
 
 static int check_flags(int prot, int flags)
@@ -148,21 +105,58 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
                  const struct ato_options *opt)
 {
     struct ato_options o;
-    int access = access_of(fd);
-    if (access < 0 || check_range(length, offset) < 0 || options_complete(&o, opt) < 0)
+    const int access = access_of(fd);
+    int refused = 0;
+    if (access < 0)
         return MAP_FAILED;
-    if (o.flags & ATO_PLAIN)
-        access = O_RDONLY;
-    if ((prot & PROT_WRITE) && access != O_RDWR) {
+    if (length == 0)
+        refused = report_error(EINVAL, "the length of the mapping is 0");
+    else if (offset < 0 || (uint64_t)offset % PAGE_BYTES)
+        refused = report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
+    else if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
+        refused = report_error(EFBIG, "the end of the mapping is beyond 256 TiB");
+    if (refused || options_complete(&o, opt) < 0)
+        return MAP_FAILED;
+    const bool writes = access == O_RDWR && !(o.flags & ATO_PLAIN);
+    if ((prot & PROT_WRITE) && !writes) {
         report_error(EACCES,
                      "PROT_WRITE needs a descriptor that is open for writing, and no ATO_PLAIN; "
                      "descriptor %d is read-only",
                      fd);
         return MAP_FAILED;
     }
-    const bool writable = prot ? prot & PROT_WRITE : access == O_RDWR;
-    return map_file(
-        fd, &(struct file_wish){&o, access, (uint64_t)offset + length, length, hint, writable});
+    const struct file_wish w = {.options = &o,
+                                .access = writes ? O_RDWR : O_RDONLY,
+                                .end = (uint64_t)offset + length,
+                                .length = length,
+                                .hint = hint,
+                                .writable = prot ? prot & PROT_WRITE : writes};
+    struct mapping *m = new_mapping(&w);
+    if (!m)
+        return MAP_FAILED;
+    void *base = MAP_FAILED;
+    mutex_lock(MUTEX_FILES);
+    if (!(m->flags & ATO_NO_FAULT_HANDLER))
+        fault_install();
+    m->file = files_open(fd, &w);
+    if (m->file) {
+        /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
+         * max_size, grows with the file. */
+        const bool grows = o.max_size || w.end >= file_end(m->file);
+        m->reach = grows ? m->file->max_size - m->offset : m->length;
+        if (!m->epoch && !m->file->reader)
+            mapping_read_quickly(m);
+        if (map_view(m, fd, hint) == 0) {
+            table_put(m->base, m->reserved, m);
+            base = m->base;
+        } else {
+            files_undo(m->file);
+        }
+    }
+    if (base == MAP_FAILED)
+        release_mapping(m);
+    mutex_unlock(MUTEX_FILES);
+    return base;
 }
 
 void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)

@@ -51,14 +51,6 @@ int options_choose_policy(int policy)
     return policy == ATO_READ_DEFAULT ? from_environment("ATO_READ_POLICY", names) : policy;
 }
 
-static int choose_format(int format)
-{
-    static const char *const names[] = {"dense", "sparse", "auto"};
-    if (format < ATO_FORMAT_DEFAULT || format > ATO_FORMAT_AUTO)
-        return report_error(EINVAL, "reflection format %d is not known", format);
-    return format == ATO_FORMAT_DEFAULT ? from_environment("ATO_FORMAT", names) : format;
-}
-
 /* How long a plain call waits. It is the same for all of the process. */
 static int take_patience(void)
 {
@@ -91,6 +83,7 @@ static int add_flag(struct ato_options *o, const char *name, unsigned flag, char
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
+    static const char *const formats[] = {"dense", "sparse", "auto"};
     if (options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
@@ -106,7 +99,10 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     o->read_policy = options_choose_policy(o->read_policy);
     if (o->read_policy < 0)
         return -1;
-    o->format = choose_format(o->format);
+    if (o->format < ATO_FORMAT_DEFAULT || o->format > ATO_FORMAT_AUTO)
+        return report_error(EINVAL, "reflection format %d is not known", o->format);
+    if (o->format == ATO_FORMAT_DEFAULT)
+        o->format = from_environment("ATO_FORMAT", formats);
     if (o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)

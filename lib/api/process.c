@@ -22,8 +22,10 @@ static void before_fork(void)
     pthread_mutex_lock(&report_lock);
 }
 
-static void unlock_all(void)
+static void unlock_others(void)
 {
+    pthread_mutex_unlock(&fault_lock);
+    pthread_mutex_unlock(&window_lock);
     for (enum mutex i = MUTEXES; i-- > 0;)
         mutex_unlock(i);
 }
@@ -31,9 +33,7 @@ static void unlock_all(void)
 static void in_parent(void)
 {
     pthread_mutex_unlock(&report_lock);
-    pthread_mutex_unlock(&fault_lock);
-    pthread_mutex_unlock(&window_lock);
-    unlock_all();
+    unlock_others();
 }
 
 /* The child has none of the views (MADV_DONTFORK), and must not keep a lock of the parent alive. It only
@@ -52,9 +52,7 @@ static void in_child(void)
     /* Not an unlock: the lock's owner is the parent's thread id. */
     RACES_FREED(&report_lock);
     report_lock = (pthread_mutex_t)REPORT_LOCK_FREE;
-    pthread_mutex_unlock(&fault_lock);
-    pthread_mutex_unlock(&window_lock);
-    unlock_all();
+    unlock_others();
 }
 
 bool process_is_set_up;

@@ -6,7 +6,6 @@
  * then as well (ended()), before the exception is passed on. Nothing else here may need an end.
  */
 #include "lib/api/options.h"
-#include "lib/api/transact.h"
 #include "lib/file/clock.h"
 #include "lib/page/handle.h"
 #include "lib/page/reservation.h"
@@ -36,7 +35,7 @@ int ato_tx_run(int (*fn)(ato_tx *tx, void *arg), void *arg, const struct ato_tx_
     if (options_take(&o, sizeof(o), opt, "ato_tx_options") < 0)
         return -1;
     for (;;) {
-        ato_tx *tx __attribute__((cleanup(ended))) = transact_begin(&o);
+        ato_tx *tx __attribute__((cleanup(ended))) = ato_tx_begin_opt(opt);
         int r = tx ? fn(tx, arg) : -1;
         if (tx && r == 0)
             r = ato_tx_commit(tx);

@@ -71,16 +71,6 @@ static int settle_slot(struct file *f, unsigned slot)
     return 0;
 }
 
-/* For a reader: finds out whether a writer has the file mapped. */
-static int watch(struct file *f)
-{
-    const uint64_t until = clock_ns() + PATIENCE_NS;
-    int r;
-    for (unsigned i = 0; (r = reader_refresh(f)) < 0 && errno == EAGAIN && clock_ns() <= until; i++)
-        page_pause(i);
-    return r;
-}
-
 int ato_settle(const void *addr)
 {
     struct mapping *m = table_expect(addr);
@@ -88,10 +78,17 @@ int ato_settle(const void *addr)
         return -1;
     CALL_ON(call, m);
     struct file *f = m->file;
-    if (f->reader && watch(f) < 0)
-        return -1;
-    if (f->reader && !reader_watches(f))
-        return 0;
+    if (f->reader) { /* does a writer have the file mapped? */
+        const uint64_t until = clock_ns() + PATIENCE_NS;
+        unsigned i = 0;
+        while (reader_refresh(f) < 0) {
+            if (errno != EAGAIN || clock_ns() > until)
+                return -1;
+            page_pause(i++);
+        }
+        if (!reader_watches(f))
+            return 0;
+    }
     const unsigned slots = under_way_slots(&f->shared);
     for (unsigned slot = 0; slot < slots; slot++)
         if (settle_slot(f, slot) < 0)

@@ -18,6 +18,7 @@
 
 #include "ato_engine.h"
 
+#include "lib/file/shared.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/fault.h"
 #include "reflection/media/fsops.h"
@@ -31,7 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { OWN_BITS = 10, RANDOM_BITS = 20, USER_AT = OWN_BITS + RANDOM_BITS };
@@ -114,20 +114,6 @@ static int tell(const struct object *o)
 
 /* ---- the first one ---- */
 
-static int allocate(const struct object *o)
-{
-    struct rlimit limit;
-    /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && o->bytes > limit.rlim_cur)
-        return report_error(EFBIG,
-                            "no shared memory /dev/shm%s: it has %zu bytes, which this process's "
-                            "limit on the size of files (RLIMIT_FSIZE) forbids",
-                            o->name, o->bytes);
-    return fsops->fallocate(o->fd, 0, 0, (off_t)o->bytes) == 0
-               ? 0
-               : report_errno(errno, "no shared memory /dev/shm%s", o->name);
-}
-
 /* Makes the object anew, which dead processes of this user may have left. */
 static int make(struct object *o)
 {
@@ -142,7 +128,7 @@ static int make(struct object *o)
         return report_errno(errno, "cannot make the shared memory /dev/shm%s", o->name);
     if (ownership_give(&o->identity.trust, o->fd) < 0)
         return report_errno(errno, "cannot set the mode of /dev/shm%s", o->name);
-    if (allocate(o) < 0 || map(o) < 0)
+    if (shared_allocate_object(o->fd, o->name, 0, o->bytes, "ato_shared()") < 0 || map(o) < 0)
         return -1;
     struct shared_memory *h = (struct shared_memory *)o->base;
     h->random = o->random;
@@ -172,31 +158,25 @@ static int ask(struct object *o, bool *is_first)
     return 0;
 }
 
-/* Returns whether the object that is open is the one. */
-static bool is_it(const struct object *o)
+static int join(struct object *o)
 {
     struct shared_memory h;
     struct stat st;
-    return fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
-           ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
-           pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
-           h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
-           h.inode == o->identity.inode;
-}
-
-static int join(struct object *o)
-{
     o->fd = fsops->shm_open(o->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
     if (o->fd < 0 && errno != ENOENT)
         return report_errno(errno, "cannot open the shared memory /dev/shm%s", o->name);
-    if (o->fd < 0 || !is_it(o))
-        return report_error(EBUSY,
-                            "other processes use the file, and their shared memory /dev/shm%s is "
-                            "not here, or another one has this name: they have a different "
-                            "/dev/shm, as in containers (share it, for instance by --ipc), or "
-                            "somebody has removed it",
-                            o->name);
-    return map(o);
+    if (o->fd >= 0 && fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
+        pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
+        h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
+        h.inode == o->identity.inode)
+        return map(o);
+    return report_error(EBUSY,
+                        "other processes use the file, and their shared memory /dev/shm%s is "
+                        "not here, or another one has this name: they have a different "
+                        "/dev/shm, as in containers (share it, for instance by --ipc), or "
+                        "somebody has removed it",
+                        o->name);
 }
 
 /* ---- the calls ---- */

@@ -5,8 +5,6 @@
  * The caller sees to it that no two calls on a transaction overlap in time, so they take no lock. Each may come from
  * another thread than the one before.
  */
-#include "lib/api/transact.h"
-
 #include "lib/api/options.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
@@ -79,7 +77,8 @@ static inline __attribute__((always_inline)) struct tx *enter(const ato_tx *tx)
     return NULL;
 }
 
-ato_tx *transact_begin(const struct ato_tx_options *o)
+/* ato_tx_begin_opt() with options from options_take(). */
+static ato_tx *begin(const struct ato_tx_options *o)
 {
     const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
     if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0))
@@ -102,13 +101,13 @@ ato_tx *transact_begin(const struct ato_tx_options *o)
 
 ato_tx *ato_tx_begin(unsigned flags)
 {
-    return transact_begin(&(struct ato_tx_options){.flags = flags});
+    return begin(&(struct ato_tx_options){.flags = flags});
 }
 
 ato_tx *ato_tx_begin_opt(const struct ato_tx_options *opt)
 {
     struct ato_tx_options o;
-    return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : transact_begin(&o);
+    return options_take(&o, sizeof(o), opt, "ato_tx_options") < 0 ? NULL : begin(&o);
 }
 
 /* ---- data and sizes ---- */

@@ -71,6 +71,15 @@ int attach_enter(struct file *f)
     return 0;
 }
 
+void attach_raise_threads(uint16_t *threads, unsigned thread)
+{
+    uint16_t seen = __atomic_load_n(threads, __ATOMIC_RELAXED);
+    while (seen <= thread &&
+           !__atomic_compare_exchange_n(threads, &seen, (uint16_t)(thread + 1), false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+}
+
 void attach_leave(struct file *f)
 {
     if (f->holder)

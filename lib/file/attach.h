@@ -20,6 +20,9 @@ int attach_unlock(struct file *f);
  * slots are given out, ENOSPC, EFBIG. */
 int attach_enter(struct file *f);
 
+/* Notes in a slot that the thread with this number was in a commit. */
+void attach_raise_threads(uint16_t *threads, unsigned thread);
+
 /* Frees this process's slot. The process holds no page of the file any more. The caller holds
  * the attach lock. */
 void attach_leave(struct file *f);

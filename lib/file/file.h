@@ -237,11 +237,6 @@ static inline struct homes file_homes_of(const struct file *f, uint64_t page,
                           (uint64_t *)(f->r + layout_word(LAYOUT_SPARSE, place))};
 }
 
-static inline struct homes file_homes(const struct file *f, uint64_t page)
-{
-    return file_homes_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
-}
-
 /* Where a reader copies slices of R from, after it has looked at the bitmap: a page with a bitmap other than 0 has a place. */
 static inline const char *file_r_to_read(const struct file *f, uint64_t page,
                                          const struct page_state *s)

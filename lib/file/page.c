@@ -76,13 +76,13 @@ void page_wake(struct page_state *s)
     syscall(SYS_futex, word_of_sleepers(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-int page_flush_word(const struct file *f, uint64_t page)
+int page_flush_word(const struct file *f, const uint64_t *word)
 {
     /* persist-order R4 (writer: W2 in commit.h): after a kill the word may be visible and not durable.
      * It becomes durable before anything is built on it, and before it becomes visible in memory (I4): otherwise a
      * process could overwrite the home that the word made invalid (I3), or a power cut could take back what was
      * read. I1, I5. */
-    if (persist_flush_any(&f->persist, file_homes(f, page).word, sizeof(uint64_t)) < 0)
+    if (persist_flush_word(&f->persist, word) < 0)
         return report_errno(errno, "cannot make a bitmap of %s durable", f->pairing.path);
     persist_fence(&f->persist);
     return 0;

@@ -82,9 +82,9 @@ static inline void page_release(struct page_state *s)
         page_wake(s);
 }
 
-/* Makes a page's word on the media durable as it is visible: after a process died it may be visible and not
+/* Makes a word of a page on the media durable as it is visible: after a process died it may be visible and not
  * durable. Returns 0; -1 with EIO. */
-int page_flush_word(const struct file *f, uint64_t page);
+int page_flush_word(const struct file *f, const uint64_t *word);
 
 /* Pauses in iteration i of a loop that waits for a few stores of another thread of this process. */
 void page_pause(unsigned i);

@@ -38,23 +38,6 @@ static uint64_t *index_look(const struct file *f, uint64_t page)
     return NULL;
 }
 
-uint64_t place_count(const struct file *f)
-{
-    const uint64_t places = file_places(f, 0), chunks = places / CHUNK_SPARSE;
-    uint64_t some = 0,
-             none = chunks; /* up to here there are meta pages; from here on there are none */
-    if (places == UINT64_MAX)
-        return UINT64_MAX;
-    while (some < none) {
-        const uint64_t middle = (some + none) / 2;
-        if (meta_next(f->pairing.reflection, LAYOUT_SPARSE, middle, chunks) < chunks)
-            some = middle + 1;
-        else
-            none = middle;
-    }
-    return some * CHUNK_SPARSE;
-}
-
 static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t word, uint64_t size)
 {
     if (word && (page >= layout_pages(size) || word & ~bitmap_within(page, size)))
@@ -83,13 +66,24 @@ static int add(const struct file *f, uint64_t place, uint64_t page, uint64_t wor
     return 0;
 }
 
-int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *next)
+int place_build(struct file *f, uint64_t size)
 {
     uint64_t words[CHUNK_SPARSE], pages[CHUNK_SPARSE];
     uint64_t empty = FILE_NO_PLACE; /* the first entry that was never used, or is of page 0 */
-    const uint64_t chunks = places / CHUNK_SPARSE;
-    *next = 0;
-    for (uint64_t chunk = 0; chunk < chunks;) {
+    uint64_t next = 0, used = 0;    /* the first place, and chunk, that was never used */
+    const int fd = f->pairing.reflection;
+    const uint64_t places = f->sparse ? file_places(f, size) : 0;
+    if (!f->sparse)
+        return 0;
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, fd, LAYOUT_SPARSE, 0, places / CHUNK_SPARSE)
+    {
+        used = chunk + 1;
+    }
+    if (shared_make_index(&f->shared, used * CHUNK_SPARSE) < 0)
+        return -1;
+    for (uint64_t chunk = 0; chunk < used;) {
         const uint64_t first = chunk * CHUNK_SPARSE;
         uint64_t unused = FILE_NO_PLACE;
         if (file_read_words(f, first, CHUNK_SPARSE, words, pages) < 0)
@@ -101,25 +95,28 @@ int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *
                 unused = lesser(unused, first + i);
                 continue;
             }
-            *next = first + i + 1;
+            next = first + i + 1;
             if (add(f, first + i, pages[i], words[i], size) < 0)
                 return -1;
         }
         chunk++;
         /* Behind one with data there is most probably another one: to look for it takes as long as to read it. One without may be
          * a hole, which has no space for an entry. */
-        if (*next > first)
+        if (next > first)
             empty = lesser(empty, unused);
         else
-            chunk = meta_next(f->pairing.reflection, LAYOUT_SPARSE, chunk, chunks);
+            chunk = meta_next(fd, LAYOUT_SPARSE, chunk, used);
     }
-    return empty < *next ? add(f, empty, 0, 0, size) : 0;
+    f->shared.header->next_place = next;
+    return empty < next ? add(f, empty, 0, 0, size) : 0;
 }
 
 /* ---- the place of a page ---- */
 
 uint64_t place_find(const struct file *f, uint64_t page)
 {
+    if (!f->sparse)
+        return page;
     const uint64_t noted = f->shared.places ? file_place(f, page) : FILE_NO_PLACE;
     const uint64_t *at =
         noted == FILE_NO_PLACE && f->shared.index_bits ? index_look(f, page) : NULL;
@@ -133,27 +130,30 @@ static void note(const struct file *f, const struct page_state *s, uint64_t plac
         shared_note_place(&f->shared, s, place);
 }
 
-uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r)
+int place_load(struct file *f, uint64_t page, struct page_state *s, uint64_t **at)
 {
+    *at = NULL;
+    if (!f->sparse) {
+        if (__atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS)
+            *at = file_homes_of(f, page, s).word;
+        return 0;
+    }
     const uint64_t place = place_find(f, page);
     if (place == FILE_NO_PLACE)
-        return NULL;
+        return 0;
     uint64_t word, of;
     const int64_t n = meta_read(f->pairing.reflection, LAYOUT_SPARSE, place, 1, &word, &of);
-    if (n < 1) {
-        *r = report_errno(n < 0 ? errno : ESTALE,
-                          "cannot read the entry of place %llu of the reflection of %s%s",
-                          (unsigned long long)place, f->pairing.path,
-                          n < 0 ? "" : ", which was truncated by another program");
-        return NULL;
-    }
-    if (of != page) { /* I5 */
-        *r = report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
-                          (unsigned long long)place, f->pairing.path, (unsigned long long)page);
-        return NULL;
-    }
+    if (n < 1)
+        return report_errno(n < 0 ? errno : ESTALE,
+                            "cannot read the entry of place %llu of the reflection of %s%s",
+                            (unsigned long long)place, f->pairing.path,
+                            n < 0 ? "" : ", which was truncated by another program");
+    if (of != page) /* I5 */
+        return report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
+                            (unsigned long long)place, f->pairing.path, (unsigned long long)page);
     note(f, s, place);
-    return &entry_of(f, place)->bitmap;
+    *at = &entry_of(f, place)->bitmap;
+    return 0;
 }
 
 /* ---- a page for a place ---- */

@@ -16,19 +16,20 @@
 
 #include "lib/file/file.h"
 
-/* Returns how many places an index must have room for at most; UINT64_MAX with an error. */
-uint64_t place_count(const struct file *f);
+/* For the first process to map a file of `size` bytes: makes the index of a sparse reflection from the media, and notes which places
+ * were never used. Checks all entries (I5): EUCLEAN. Returns 0; -1.
+ *
+ * persist-order E2 (writer: place_give()), R4: words and page numbers are settled before. Otherwise a page could have one word that is
+ * visible, and another one that is still durable; or a place whose number is not. */
+int place_build(struct file *f, uint64_t size);
 
-/* Fills the index f->shared.index, which is all zeros, from the media, where the first `places` (place_count()) may be used, and notes in
- * *next where those begin that never were. Checks all entries (I5) for a file of `size` bytes: EUCLEAN. Returns 0; -1. */
-int place_build(const struct file *f, uint64_t places, uint64_t size, uint64_t *next);
-
-/* Returns the place of a page that may not be loaded; FILE_NO_PLACE if it has none. */
+/* Returns the place of a page that may not be loaded; FILE_NO_PLACE if it has none. Dense: the page's number. */
 uint64_t place_find(const struct file *f, uint64_t page);
 
-/* Loads the place of a held page. Returns its word on the media; NULL: it has no place. *r is -1 with EUCLEAN if the entry is of
- * another page. */
-uint64_t *place_load(struct file *f, uint64_t page, struct page_state *s, int *r);
+/* Loads the place of a held page, for which space_look() was called. Sets *at to its word on the media; NULL: it has none, or its meta
+ * page has no space, and to read it might be SIGBUS: the word is 0 until the holder writes to the page. Returns 0; -1 with EUCLEAN if
+ * the entry is of another page, EIO, ESTALE. */
+int place_load(struct file *f, uint64_t page, struct page_state *s, uint64_t **at);
 
 /* Returns the page that the entry of a place below shared_header.next_place is of; it may be any number. */
 uint64_t place_page(const struct file *f, uint64_t place);

@@ -23,7 +23,7 @@ enum { GROUPS_IN_BATCH = 256 };
 /* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
 #define CAPACITY_MIN (1ull << 40)
 
-int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+int shared_allocate_object(int fd, const char *name, uint64_t at, uint64_t n, const char *what)
 {
     struct rlimit limit;
     /* The kernel counts shared memory as files, and kills with SIGXFSZ. */
@@ -31,10 +31,15 @@ int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
         return report_error(EFBIG,
                             "no shared memory for %s (/dev/shm%s): it ends at %llu bytes, which "
                             "this process's limit on the size of files (RLIMIT_FSIZE) forbids",
-                            what, s->name, (unsigned long long)(at + n));
-    if (fsops->fallocate(s->fd, 0, (off_t)at, (off_t)n) < 0)
-        return report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, s->name);
-    return 0;
+                            what, name, (unsigned long long)(at + n));
+    return fsops->fallocate(fd, 0, (off_t)at, (off_t)n) == 0
+               ? 0
+               : report_errno(errno, "no shared memory for %s (/dev/shm%s)", what, name);
+}
+
+int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what)
+{
+    return shared_allocate_object(s->fd, s->name, at, n, what);
 }
 
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation)
@@ -67,47 +72,52 @@ unsigned shared_index_bits(uint64_t places)
 #define FIRST_PAGES  (1ull << 18)
 #define FIRST_STATES (1ull << 20)
 
-static int map_object(struct shared *s, uint64_t capacity_pages, uint32_t format, int prot)
+/* Opens one of the object's windows, at an offset in it. */
+static int open_window(const struct shared *s, struct window *w, uint64_t at, uint64_t bytes,
+                       uint64_t room, int prot, struct fault_target *faults)
 {
-    const uint64_t places_at =
-                       groups_behind(capacity_pages) + capacity_pages * sizeof(struct page_state),
-                   index_at = places_at + capacity_pages * sizeof(uint32_t),
-                   end = index_at + (8ull << shared_index_bits(LAYOUT_PLACES));
-    const bool dense = format == LAYOUT_DENSE;
+    *w = (struct window){
+        .domain = PERSIST_PROCESS, .fd = s->fd, .prot = prot, .at = at, .no_dump = true};
+    return window_open(w, bytes, room, faults) == 0
+               ? 0
+               : window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);
+}
+
+static int map_object(struct shared *s, uint64_t capacity_pages, uint32_t format, int prot,
+                      struct fault_target *faults)
+{
+    const uint64_t states = capacity_pages * sizeof(struct page_state),
+                   places = capacity_pages * sizeof(uint32_t),
+                   placed = places + (8ull << shared_index_bits(LAYOUT_PLACES));
     s->capacity = capacity_pages;
     s->groups_at = groups_behind(capacity_pages);
-    s->head = s->states =
-        (struct window){.domain = PERSIST_PROCESS, .fd = s->fd, .prot = prot, .no_dump = true};
-    s->states.at = s->groups_at;
-    const uint64_t first = capacity_pages < FIRST_PAGES ? capacity_pages : FIRST_PAGES,
-                   head = dense ? SHARED_DIRECTORY_AT + first / GROUP_PAGES * 4 : end;
-    if (window_open(&s->head, head, dense ? s->groups_at : end, NULL) < 0)
-        return window_no_room(errno, head, "the shared memory /dev/shm", s->name);
+    s->places_at = s->groups_at + states;
+    s->pages = capacity_pages < FIRST_PAGES ? capacity_pages : FIRST_PAGES;
+    if (open_window(s, &s->head, 0, SHARED_DIRECTORY_AT + s->pages / GROUP_PAGES * 4, s->groups_at,
+                    prot, faults) < 0 ||
+        open_window(s, &s->states, s->groups_at, FIRST_STATES, states, prot, faults) < 0 ||
+        (format == LAYOUT_SPARSE &&
+         open_window(s, &s->placed, s->places_at, placed, placed, prot, faults) < 0))
+        return -1;
     /* For shared_is_used(). A mapping keeps the lock too, so none may get into a forked child (window.c). */
     (void)locks_try(s->fd, F_RDLCK, 0, 1);
-    s->base = s->head.base;
-    s->header = (struct shared_header *)s->base;
-    s->slots = (struct shared_slot *)(s->base + SHARED_SLOTS_AT);
-    s->ready = (uint8_t *)(s->base + SHARED_READY_AT);
-    s->threads = (struct shared_thread *)(s->base + SHARED_THREADS_AT);
-    s->directory = (uint32_t *)(s->base + SHARED_DIRECTORY_AT);
-    if (dense) {
-        if (window_open(&s->states, FIRST_STATES, capacity_pages * sizeof(struct page_state),
-                        NULL) < 0)
-            return window_no_room(errno, FIRST_STATES, "the shared memory /dev/shm", s->name);
-        s->groups = (struct page_group *)s->states.base;
-        s->pages = first;
-        s->mapped = FIRST_STATES / sizeof(struct page_group);
-        return 0;
+    char *base = s->head.base;
+    s->header = (struct shared_header *)base;
+    s->slots = (struct shared_slot *)(base + SHARED_SLOTS_AT);
+    s->ready = (uint8_t *)(base + SHARED_READY_AT);
+    s->threads = (struct shared_thread *)(base + SHARED_THREADS_AT);
+    s->directory = (uint32_t *)(base + SHARED_DIRECTORY_AT);
+    s->groups = (struct page_group *)s->states.base;
+    s->mapped = FIRST_STATES / sizeof(struct page_group);
+    if (s->placed.base) {
+        s->places = (uint32_t *)s->placed.base;
+        s->index = (uint64_t *)(s->placed.base + places);
+        s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
+        if (s->index_bits > shared_index_bits(LAYOUT_PLACES)) /* it was checked, and may change */
+            s->index_bits = 0;
     }
-    s->groups = (struct page_group *)(s->base + s->groups_at);
-    s->pages = capacity_pages;
-    s->mapped = (uint32_t)(capacity_pages / GROUP_PAGES);
-    s->places = (uint32_t *)(s->base + places_at);
-    s->index = (uint64_t *)(s->base + index_at);
-    s->index_bits = __atomic_load_n(&s->header->index_bits, __ATOMIC_RELAXED);
-    if (s->index_bits > shared_index_bits(LAYOUT_PLACES)) /* it was checked, and may change */
-        s->index_bits = 0;
+    s->faults = faults;
+    fault_poisons(faults, &s->header->poisoned, !(prot & PROT_WRITE));
     return 0;
 }
 
@@ -132,13 +142,11 @@ static int reach_group(struct shared *s, uint32_t index)
     if (index >= __atomic_load_n(&s->mapped, __ATOMIC_ACQUIRE) &&
         window_reach(&s->states, twice) < 0 && window_reach(&s->states, bytes) < 0)
         return window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);
-    /* Another thread may have gone further. */
-    const uint32_t all =
-        (uint32_t)(__atomic_load_n(&s->states.bytes, __ATOMIC_ACQUIRE) / sizeof(struct page_group));
-    uint32_t is = __atomic_load_n(&s->mapped, __ATOMIC_RELAXED);
-    while (is < all && !__atomic_compare_exchange_n(&s->mapped, &is, all, false, __ATOMIC_RELEASE,
-                                                    __ATOMIC_RELAXED))
-        ;
+    /* Another thread may have gone further, and store its larger number first: then the next access to such a group comes here again. */
+    __atomic_store_n(
+        &s->mapped,
+        (uint32_t)(__atomic_load_n(&s->states.bytes, __ATOMIC_ACQUIRE) / sizeof(struct page_group)),
+        __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -146,8 +154,6 @@ int shared_reach_all(struct shared *s)
 {
     uint64_t batch = s->capacity / SHARED_BATCH_PAGES;
     const uint64_t handed_out = __atomic_load_n(&s->header->next_group, __ATOMIC_RELAXED);
-    if (s->places) /* all is mapped */
-        return 0;
     while (batch > 0 && !__atomic_load_n(&s->ready[batch - 1], __ATOMIC_ACQUIRE))
         batch--;
     return shared_reach(s, batch * SHARED_BATCH_PAGES) < 0 ||
@@ -167,8 +173,7 @@ struct page_state *shared_look_further(const struct shared *s, uint64_t page)
         return NULL;
     /* A caller that knew of no state would take the page for one that nobody has touched. */
     if (reach_group((struct shared *)(uintptr_t)s, index - 1) < 0) {
-        if (s->faults)
-            fault_poison_here(s->faults);
+        fault_poison_here(s->faults);
         return NULL;
     }
     return &s->groups[index - 1].pages[page % GROUP_PAGES];
@@ -226,32 +231,11 @@ int shared_remove(const struct manifest_record *record, const struct trust *file
     return r;
 }
 
-/* Returns 1 if a process has that object of a pairing mapped; else 0; -1 with a sentence. */
-static int is_used(const char *name, const struct trust *file)
-{
-    char object[NAME_MAX + 2], path[NAME_MAX + 16];
-    struct stat st;
-    snprintf(object, sizeof(object), "/%s", name);
-    snprintf(path, sizeof(path), "/dev/shm%s", object);
-    /* I5: any user may make such a name. */
-    if (fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-        !ownership_maker(file, &st))
-        return 0;
-    const int fd = fsops->shm_open(object, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
-    const int r = lives == LOCKS_FAILED && errno != ENOENT
-                      ? report_errno(errno, "cannot look at the shared memory %s", path)
-                      : lives == LOCKS_TAKEN;
-    KEEP_ERRNO();
-    if (fd >= 0)
-        close(fd);
-    return r;
-}
-
 int shared_is_used(const uint8_t id[16], const struct trust *file)
 {
-    char name[64];
+    char name[64], path[NAME_MAX + 16];
     struct dirent **all;
+    struct stat st;
     int r = 0;
     shared_name(name, id, 0);
     const size_t n = strrchr(name, '-') - name; /* "ato-<id>-", without the slash before */
@@ -259,8 +243,20 @@ int shared_is_used(const uint8_t id[16], const struct trust *file)
     if (count < 0)
         return report_errno(errno, "cannot list /dev/shm");
     for (int i = 0; i < count; i++) {
-        if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0)
-            r = is_used(all[i]->d_name, file);
+        snprintf(path, sizeof(path), "/dev/shm/%s", all[i]->d_name);
+        /* I5: any user may make such a name. */
+        if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0 &&
+            fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            ownership_maker(file, &st)) {
+            const int fd =
+                fsops->shm_open(path + strlen("/dev/shm"), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+            const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
+            r = lives == LOCKS_FAILED && errno != ENOENT
+                    ? report_errno(errno, "cannot look at the shared memory %s", path)
+                    : lives == LOCKS_TAKEN;
+            if (fd >= 0)
+                close(fd);
+        }
         free(all[i]);
     }
     free(all);
@@ -295,7 +291,8 @@ static int open_new(struct shared *s, const struct manifest_record *record,
 }
 
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
-                  uint64_t capacity, uint64_t size, const struct trust *file)
+                  uint64_t capacity, uint64_t size, const struct trust *file,
+                  struct fault_target *faults)
 {
     memset(s, 0, sizeof(*s));
     /* The caller holds the attach lock and every slot was free: what is there belongs to dead processes. */
@@ -309,7 +306,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     if (r < 0)
         report_errno(errno, "cannot set the mode of /dev/shm%s", s->name);
     if (r < 0 || shared_allocate(s, 0, ready_end(pages), "slots") < 0 ||
-        map_object(s, pages, record->format, PROT_READ | PROT_WRITE) < 0 ||
+        map_object(s, pages, record->format, PROT_READ | PROT_WRITE, faults) < 0 ||
         shared_reach(s, layout_pages(capacity)) < 0) {
         shared_close(s, true);
         return -1;
@@ -346,7 +343,7 @@ static bool is_object_of(const struct shared_header *h, const struct manifest_re
 }
 
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path, int access)
+                const char *path, int access, struct fault_target *faults)
 {
     const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
     struct shared_header h;
@@ -362,7 +359,7 @@ int shared_join(struct shared *s, const struct manifest_record *record, const st
                          "the shared memory /dev/shm%s is of user %u, which may not write to %s",
                          s->name, (unsigned)st.st_uid, path);
     else if (r == 1 && is_object_of(&h, record) && (uint64_t)st.st_size >= ready_end(h.capacity))
-        r = map_object(s, h.capacity, record->format, prot);
+        r = map_object(s, h.capacity, record->format, prot, faults);
     else if (r > 0) {
         report_quietly(
             EBUSY,
@@ -389,17 +386,6 @@ bool shared_is_cut(const struct shared *s)
             (uint64_t)st.st_size < s->groups_at + groups * sizeof(struct page_group));
 }
 
-void shared_watch(struct shared *s, struct fault_target *faults, int access)
-{
-    faults->read_only = access == O_RDONLY;
-    faults->poisoned = &s->header->poisoned;
-    if (faults->met) /* before there was an object */
-        __atomic_store_n(&s->header->poisoned, 1, __ATOMIC_RELEASE);
-    s->faults = faults;
-    fault_retarget(s->head.base, faults);
-    fault_retarget(s->states.base, faults);
-}
-
 void shared_close(struct shared *s, bool remove)
 {
     KEEP_ERRNO();
@@ -411,24 +397,17 @@ void shared_close(struct shared *s, bool remove)
         s->faults->poisoned = NULL;
     window_close(&s->head);
     window_close(&s->states);
+    window_close(&s->placed);
     if (s->fd >= 0)
         close(s->fd);
     memset(s, 0, sizeof(*s));
     s->fd = -1;
 }
 
-/* For the groups of a batch, from `group` on. */
-static int allocate_places(struct shared *s, uint64_t group)
-{
-    const uint64_t at = (uint64_t)((char *)&s->places[group * GROUP_PAGES] - s->base);
-    return shared_allocate(s, at, GROUPS_IN_BATCH * GROUP_PAGES * sizeof(uint32_t),
-                           "places of pages");
-}
-
 int shared_make_index(struct shared *s, uint64_t n)
 {
     const unsigned bits = shared_index_bits(n);
-    const uint64_t at = (uint64_t)((char *)s->index - s->base);
+    const uint64_t at = s->places_at + s->capacity * sizeof(uint32_t);
     if (shared_allocate(s, at, 8ull << bits, "an index of places") < 0)
         return -1;
     madvise(s->index, 8ull << bits, MADV_POPULATE_WRITE); /* all at once; older kernels cannot */
@@ -450,10 +429,12 @@ static uint64_t new_group(struct shared *s)
         }
         while (index >= have) {
             /* Idempotent, so racing callers need no lock, in other processes too. */
-            const uint64_t at = s->groups_at + have * sizeof(struct page_group);
-            if (shared_allocate(s, at, GROUPS_IN_BATCH * sizeof(struct page_group), "page states") <
-                    0 ||
-                (s->places && allocate_places(s, have) < 0))
+            enum { PAGES = GROUPS_IN_BATCH * GROUP_PAGES };
+            const uint64_t page = have * GROUP_PAGES;
+            if (shared_allocate(s, s->groups_at + page * sizeof(struct page_state),
+                                PAGES * sizeof(struct page_state), "page states") < 0 ||
+                (s->places && shared_allocate(s, s->places_at + page * sizeof(uint32_t),
+                                              PAGES * sizeof(uint32_t), "places of pages") < 0))
                 return UINT64_MAX;
             if (__atomic_compare_exchange_n(&s->header->groups_allocated, &have,
                                             have + GROUPS_IN_BATCH, false, __ATOMIC_ACQ_REL,

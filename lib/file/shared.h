@@ -196,21 +196,21 @@ struct shared {
     uint64_t *index;
     struct shared_slot *slots;
     struct shared_thread *threads;
-    uint64_t capacity, groups_at;
-    uint64_t pages; /* whose entries of the directory are mapped; grows */
-    char *base;
-    struct window head, states;  /* up to the groups, or all if the reflection is sparse; groups */
-    struct fault_target *faults; /* shared_watch() */
+    uint64_t capacity, groups_at, places_at;
+    uint64_t pages;                     /* whose entries of the directory are mapped; grows */
+    struct window head, states, placed; /* up to the groups; groups; places and index */
+    struct fault_target *faults;        /* NULL: not mapped yet */
     int fd;
     char name[64];
 };
 
 /* Makes a new object for the pairing `record`, and removes that of *generation, which dead users may have left;
  * *generation becomes the new one's. An object of another user that cannot be removed is emptied and used as the
- * new one. capacity: bytes of the largest file to come. Owner, group and mode follow the original. The caller holds
- * the attach lock. Returns 0; -1 with ENOSPC, EACCES, ... */
+ * new one. capacity: bytes of the largest file to come. Owner, group and mode follow the original. From then on faults in the
+ * object, and others of `faults`, poison the file. The caller holds the attach lock. Returns 0; -1 with ENOSPC, EACCES, ... */
 int shared_create(struct shared *s, const struct manifest_record *record, uint64_t *generation,
-                  uint64_t capacity, uint64_t size, const struct trust *file);
+                  uint64_t capacity, uint64_t size, const struct trust *file,
+                  struct fault_target *faults);
 
 /* Removes the object of the pairing `record`, which has ended, if dead users left it. The caller holds the attach lock of
  * the file that has the inode and device of the record. Returns 0, also if it cannot be removed; -1 with a sentence. */
@@ -223,10 +223,7 @@ int shared_is_used(const uint8_t id[16], const struct trust *file);
  * also if there is an object that is not this pairing's; -1: EACCES, ENOMEM, ... `path`: of the original, for
  * sentences. `access`: O_RDWR; or O_RDONLY for a process that may only read the file. */
 int shared_join(struct shared *s, const struct manifest_record *record, const struct trust *file,
-                const char *path, int access);
-
-/* From now on faults in the object, and others of `faults`, poison its file. */
-void shared_watch(struct shared *s, struct fault_target *faults, int access);
+                const char *path, int access, struct fault_target *faults);
 
 /* Maps what is needed for so many pages of a file, at most the capacity. Returns 0; -1 with ENOMEM. */
 int shared_reach(struct shared *s, uint64_t pages);
@@ -239,6 +236,9 @@ bool shared_is_cut(const struct shared *s);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);
+
+/* The same for any object of shared memory. */
+int shared_allocate_object(int fd, const char *name, uint64_t at, uint64_t n, const char *what);
 
 /* The name of a pairing's object in /dev/shm. */
 void shared_name(char name[64], const uint8_t id[16], uint64_t generation);

@@ -42,25 +42,6 @@ static int find_data(const struct file *f, int fd, uint64_t from, uint64_t *data
     return (uint64_t)length <= from ? say_truncated(f, fd, length) : 0;
 }
 
-/* Returns how many pages of a chunk of the original, the first ones, are known to have space. 0 on tmpfs, where
- * files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to it.
- * There each page is checked separately. */
-static uint16_t o_pages(const struct file *f, uint64_t chunk)
-{
-    int fd = f->pairing.original;
-    uint64_t from = chunk * CHUNK_PAGES * PAGE_BYTES;
-    /* Whole pages only: if the last one is partly beyond the end, that part may have no space, and the file may
-     * soon reach it. */
-    uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES;
-    uint64_t pages = all > first ? lesser(all - first, CHUNK_PAGES) : 0;
-    /* In a page cache a store may need space beside the page too (domain_make_storable()), at most as far as a
-     * chunk. */
-    if (f->holes_fault || !pages || (domain_is_cached(f->persist.domain) && pages < CHUNK_PAGES))
-        return 0;
-    off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
-    return hole >= 0 && (uint64_t)hole >= from + pages * PAGE_BYTES ? (uint16_t)pages : 0;
-}
-
 /* Returns the chunk's CHUNK_ bits, or -1. */
 static int ask_chunk(struct file *f, uint64_t chunk)
 {
@@ -70,9 +51,20 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     uint64_t meta = layout_meta_page(LAYOUT_DENSE, chunk), data = UINT64_MAX;
     if (!f->sparse && find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
-    uint32_t found = CHUNK_ASKED | o_pages(f, chunk);
-    if (data < meta + PAGE_BYTES)
-        found |= CHUNK_META_WORDS;
+    uint32_t found = CHUNK_ASKED | (data < meta + PAGE_BYTES ? CHUNK_META_WORDS : 0);
+    /* How many pages of the original, the first ones, are known to have space. Whole pages only: if the last one is partly beyond the
+     * end, that part may have no space, and the file may soon reach it. */
+    const uint64_t all = file_size(f) / PAGE_BYTES, first = chunk * CHUNK_PAGES,
+                   pages = all > first ? lesser(all - first, CHUNK_PAGES) : 0;
+    /* Not on tmpfs, where files are lists of pages, not of extents: to find the next hole, the kernel would visit all pages up to
+     * it. There each page is checked separately. In a page cache a store may need space beside the page too
+     * (domain_make_storable()), at most as far as a chunk. */
+    if (!f->holes_fault && pages &&
+        (pages == CHUNK_PAGES || !domain_is_cached(f->persist.domain))) {
+        const off_t hole = lseek(f->pairing.original, (off_t)(first * PAGE_BYTES), SEEK_HOLE);
+        if (hole >= 0 && (uint64_t)hole >= (first + pages) * PAGE_BYTES)
+            found |= (uint32_t)pages;
+    }
     /* Another thread may have stored its answer meanwhile, for a file that was shorter or longer. Each answer
      * is right, a mixture may be wrong. */
     while (!__atomic_compare_exchange_n(&f->chunks[chunk], &known, known | found, false,
@@ -114,27 +106,9 @@ static int allocate_o(struct file *f, uint64_t page, uint64_t n)
     return allocate(f, f->o, page * PAGE_BYTES, n * PAGE_BYTES, "the file");
 }
 
-/* Makes sure that a page of the original has space, on file systems where reading a hole may be SIGBUS. */
-static int make_readable(struct file *f, uint64_t page)
-{
-    uint64_t data;
-    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
-     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
-    if (page >= __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) &&
-        page < __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED))
-        return allocate_o(f, page, 1);
-    if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
-        return -1;
-    /* Such file systems allocate whole pages. */
-    if (data / PAGE_BYTES == page)
-        return 0;
-    __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
-    __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
-    return allocate_o(f, page, 1);
-}
-
 int space_look(struct file *f, uint64_t page)
 {
+    uint64_t data;
     int chunk = ask_chunk(f, page / CHUNK_PAGES);
     if (chunk < 0)
         return -1;
@@ -142,12 +116,24 @@ int space_look(struct file *f, uint64_t page)
         return PAGE_O_ALLOCATED;
     if (!f->holes_fault)
         return 0;
-    return make_readable(f, page) < 0 ? -1 : (int)PAGE_O_ALLOCATED;
+    /* A range that was found empty is not searched again: to find the next data, the kernel visits all pages that
+     * have space and were never stored to. If the results of two threads mix, an unnecessary fallocate() follows. */
+    if (page < __atomic_load_n(&f->empty_from, __ATOMIC_RELAXED) ||
+        page >= __atomic_load_n(&f->empty_to, __ATOMIC_RELAXED)) {
+        if (find_data(f, f->pairing.original, page * PAGE_BYTES, &data) < 0)
+            return -1;
+        /* Such file systems allocate whole pages. */
+        if (data / PAGE_BYTES == page)
+            return PAGE_O_ALLOCATED;
+        __atomic_store_n(&f->empty_from, page, __ATOMIC_RELAXED);
+        __atomic_store_n(&f->empty_to, data / PAGE_BYTES, __ATOMIC_RELAXED);
+    }
+    return allocate_o(f, page, 1) < 0 ? -1 : (int)PAGE_O_ALLOCATED;
 }
 
-int space_look_r(struct file *f, uint64_t page)
+int space_look_r(struct file *f, uint64_t page, const struct page_state *s)
 {
-    const uint64_t at = (uint64_t)(file_homes(f, page).r - f->r);
+    const uint64_t at = (uint64_t)(file_homes_of(f, page, s).r - f->r);
     uint64_t data;
     if (!f->r_holes_fault)
         return 0;
@@ -184,35 +170,28 @@ static int allocate_places(struct file *f, uint64_t place, uint64_t n)
                     "the reflection of");
 }
 
-static bool has_place(const struct file *f, uint64_t place, uint64_t places)
-{
-    if (place < places)
-        return true;
-    const uint64_t least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
-    if (places < lesser(layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE, LAYOUT_PLACES))
-        report_error(
-            ESTALE,
-            "the reflection of %s was truncated by another program while the file was mapped",
-            f->pairing.path);
-    else
-        report_error(ENOSPC,
-                     "the sparse reflection of %s has no place left: bring the file's slices home "
-                     "('ato deploy')",
-                     f->pairing.path);
-    return false;
-}
-
 /* Takes *n or fewer places that were never used, with space. Space first, so that a failed try uses nothing up; racing callers
- * need no lock, in other processes too. Returns the first; FILE_NO_PLACE with ENOSPC. */
+ * need no lock, in other processes too. Returns the first; FILE_NO_PLACE with ENOSPC, ESTALE. */
 static uint64_t take_new(struct file *f, uint64_t *n)
 {
     uint64_t *next = &f->shared.header->next_place, most = *n;
     uint64_t place = __atomic_load_n(next, __ATOMIC_RELAXED);
     do {
         *n = lesser(most, CHUNK_SPARSE - place % CHUNK_SPARSE);
-        const uint64_t places = file_places(f, 0);
-        if (places == UINT64_MAX || !has_place(f, place, places))
+        const uint64_t places = file_places(f, 0),
+                       least = layout_reflection_bytes(LAYOUT_SPARSE, file_size(f));
+        if (places == UINT64_MAX)
             return FILE_NO_PLACE;
+        if (place >= places) {
+            if (places < lesser(layout_chunks(LAYOUT_SPARSE, least) * CHUNK_SPARSE, LAYOUT_PLACES))
+                (void)say_truncated(f, f->pairing.reflection, fsops_length(f->pairing.reflection));
+            else
+                report_error(ENOSPC,
+                             "the sparse reflection of %s has no place left: bring the file's "
+                             "slices home ('ato deploy')",
+                             f->pairing.path);
+            return FILE_NO_PLACE;
+        }
         if (allocate_places(f, place, *n) < 0)
             return FILE_NO_PLACE;
     } while (!__atomic_compare_exchange_n(next, &place, place + *n, false, __ATOMIC_RELAXED,
@@ -220,35 +199,23 @@ static uint64_t take_new(struct file *f, uint64_t *n)
     return place;
 }
 
-/* Takes *n or fewer places for held pages from `page` on, with space there. Returns 0; -1: none was taken. */
-static int take_places(struct file *f, uint64_t page, uint64_t *n, uint64_t *places)
-{
-    const uint64_t most = *n;
-    *n = 1;
-    places[0] = file_place(f, page);
-    if (places[0] != FILE_NO_PLACE)
-        return allocate_places(f, places[0], 1);
-    while (*n < most && file_place(f, page + *n) == FILE_NO_PLACE)
-        ++*n;
-    places[0] = take_new(f, n);
-    if (places[0] == FILE_NO_PLACE)
-        return -1;
-    for (uint64_t k = 1; k < *n; k++)
-        places[k] = places[0] + k;
-    return 0;
-}
-
 /* Gives n held pages, CHUNK_SPARSE at most, places and space there. */
 static int make_places(struct file *f, uint64_t page, uint64_t n)
 {
     uint64_t places[CHUNK_SPARSE], done = 0;
     int r = 0;
-    while (done < n) {
-        uint64_t more = n - done;
-        r = take_places(f, page + done, &more, places + done);
-        if (r < 0)
-            break;
-        done += more;
+    while (done < n && r == 0) {
+        uint64_t first = file_place(f, page + done), more = 1;
+        if (first != FILE_NO_PLACE) {
+            r = allocate_places(f, first, 1);
+        } else {
+            while (done + more < n && file_place(f, page + done + more) == FILE_NO_PLACE)
+                more++;
+            first = take_new(f, &more);
+            r = first == FILE_NO_PLACE ? -1 : 0;
+        }
+        for (uint64_t k = 0; r == 0 && k < more; k++)
+            places[done++] = first + k;
     }
     /* After an error too: a place that is taken, and that no page has, is lost until the reflection is removed. */
     const int why = errno;
@@ -314,15 +281,6 @@ static int make_refpages(struct file *f, uint64_t page, uint64_t n)
                     "the reflection of");
 }
 
-/* ---- */
-
-static int make_reflection(struct file *f, uint64_t page, uint64_t n)
-{
-    if (f->sparse)
-        return make_places(f, page, n);
-    return space_make_meta(f, page / CHUNK_PAGES) < 0 ? -1 : make_refpages(f, page, n);
-}
-
 int space_run_end(struct space_run *r)
 {
     struct file *f = r->file;
@@ -331,7 +289,9 @@ int space_run_end(struct space_run *r)
         return -1;
     for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
         next = lesser((page / each + 1) * each, end);
-        if (make_reflection(f, page, next - page) < 0)
+        if (f->sparse ? make_places(f, page, next - page) < 0
+                      : space_make_meta(f, page / CHUNK_PAGES) < 0 ||
+                            make_refpages(f, page, next - page) < 0)
             return -1;
     }
     for (; r->n; r->n--) {
@@ -372,14 +332,6 @@ void space_forget_all(struct file *f)
         forget_space(s);
 }
 
-/* Dense: the meta pages to which a hole in the chunk may reach count as having no space any more, for this process, which is alone. */
-static void forget_meta(struct file *f, uint64_t chunk)
-{
-    const uint64_t last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
-    for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
-        __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-}
-
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
@@ -391,8 +343,13 @@ static struct page_state *state_at(const struct file *f, uint64_t place)
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
     struct page_state *s;
-    if (space_waits(f) && !f->sparse)
-        forget_meta(f, place / CHUNK_PAGES);
+    /* The meta pages to which a hole may reach have no space any more, for this process, which is alone. */
+    if (space_waits(f) && !f->sparse) {
+        const uint64_t chunk = place / CHUNK_PAGES,
+                       last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
+        for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
+            __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
+    }
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
     for (uint64_t i = place; !space_waits(f) && i < place + n; i++)

@@ -19,14 +19,7 @@ int space_look(struct file *f, uint64_t page);
 
 /* First touch of a page that has slices in R, by its word: makes R readable. A copy of the reflection may have
  * holes in place of zeros (cp --sparse). Returns 0; -1 as space_look(). */
-int space_look_r(struct file *f, uint64_t page);
-
-/* Dense: returns true if the page's word has space on the media. If not, the word is 0, and reading it might be SIGBUS.
- * Valid until the page is first written, which only its holder does. */
-static inline bool space_has_word(const struct file *f, uint64_t page)
-{
-    return __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED) & CHUNK_META_WORDS;
-}
+int space_look_r(struct file *f, uint64_t page, const struct page_state *s);
 
 /* Allocates the homes in `need` (PAGE_O_ALLOCATED, PAGE_R_ALLOCATED) of a page, so that stores to them are
  * possible. Returns 0; -1 with ENOSPC: nothing changed, but some space may be allocated. */

@@ -4,9 +4,7 @@
 #ifndef ATO_LIB_FILE_UNDER_WAY_H
 #define ATO_LIB_FILE_UNDER_WAY_H
 
-#include "lib/file/file.h"
-
-void under_way_raise_threads(uint16_t *threads, unsigned thread);
+#include "lib/file/attach.h"
 
 /* shared_thread.commits */
 #define UNDER_WAY_NOW  0xffffull
@@ -43,7 +41,7 @@ static inline struct tally under_way_begin(const struct file *f)
 {
     const struct tally t = under_way_of(f);
     if (__builtin_expect(!__atomic_load_n(t.of, __ATOMIC_RELAXED), 0)) /* its first commit */
-        under_way_raise_threads(&f->shared.slots[f->pairing.slot].threads, thread_number());
+        attach_raise_threads(&f->shared.slots[f->pairing.slot].threads, thread_number());
     tally_add_at(t.of, t.shared, 1);
     /* A process that finds a word of the commit (takeover.c) would also have found this note. */
     __atomic_thread_fence(__ATOMIC_RELEASE);

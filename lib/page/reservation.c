@@ -131,23 +131,15 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience)
 
 int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
 {
-    uint64_t word = 0;
+    uint64_t word = 0, *at;
     const int flags = space_look(f, page);
-    if (flags < 0)
-        return -1;
-    int r = 0;
-    uint64_t *at = NULL;
-    if (f->sparse)
-        at = place_load(f, page, s, &r);
-    else if (space_has_word(f, page))
-        at = file_homes_of(f, page, s).word;
-    if (r < 0)
+    if (flags < 0 || place_load(f, page, s, &at) < 0)
         return -1;
     if (at) {
         word = __atomic_load_n(at, __ATOMIC_RELAXED);
-        if (word && space_look_r(f, page) < 0)
+        if (word && space_look_r(f, page, s) < 0)
             return -1;
-        if (!f->shared.header->settled && page_flush_word(f, page) < 0) /* R4 */
+        if (!f->shared.header->settled && page_flush_word(f, at) < 0) /* R4 */
             return -1;
     }
     s->bitmap = word;

@@ -10,7 +10,7 @@ int range_outside(const struct mapping *m, const void *addr, size_t n)
 {
     /* Shared memory that was cut may be longer again, by another process that needs more of it: then the header is zeros, without a
      * fault. */
-    if (m && m->file->shared.base &&
+    if (m && m->file->shared.head.base &&
         !__atomic_load_n(&m->file->shared.header->magic, __ATOMIC_RELAXED))
         fault_poison_here(&m->file->pairing.faults);
     if (m && file_check(m->file) < 0) /* its size may have become 0 */

@@ -96,8 +96,9 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     const unsigned from = begin / SLICE_BYTES * SLICE_BYTES;
     const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
     const uint32_t format = file_format(f);
-    const uint64_t place = f->sparse ? place_find(f, page) : page;
-    const int reflection = place == FILE_NO_PLACE ? -1 : f->pairing.reflection;
+    const uint64_t place = place_find(f, page);
+    const bool has_place = !f->sparse || place != FILE_NO_PLACE; /* a page may have that number */
+    const int reflection = has_place ? f->pairing.reflection : -1;
     uint64_t word = 0, of = page;
     const int64_t words = reflection < 0 ? 1 : meta_read(reflection, format, place, 1, &word, &of);
     if (words < 1)
@@ -109,7 +110,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
      * would; but there all words are settled (files.c). */
     if (reflection >= 0 && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
-        meta_has_space(reflection, format, place) && page_flush_word(f, page) < 0)
+        meta_has_space(reflection, format, place) &&
+        page_flush_word(f, (const uint64_t *)(f->r + layout_word(format, place))) < 0)
         return -1;
     const uint64_t touched = word & bitmap_touched(begin, n);
     if (read_exactly(f, f->pairing.original, dst, n, page * PAGE_BYTES + begin) < 0 ||

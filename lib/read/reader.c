@@ -46,9 +46,7 @@ static int watch(struct pairing *pr, void *arg)
     f->sparse = pr->record.format == LAYOUT_SPARSE;
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
-    int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY);
-    if (r == 0)
-        shared_watch(&shared, &pr->faults, O_RDONLY);
+    int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY, &pr->faults);
     if (r == 0 && views_map(f, &shared, pr->size) < 0)
         r = -1;
     if (r != 0) {

@@ -148,16 +148,16 @@ int domain_from_name(const char *name)
                         name);
 }
 
-static void *map(enum persist_domain domain, void *at, size_t n, int prot, int fixed, int fd,
-                 off_t offset)
+void *domain_map_with(enum persist_domain domain, int flags, void *at, size_t n, int prot, int fd,
+                      off_t offset)
 {
     void *view = MAP_FAILED;
     errno = EINVAL;
     if (domain == PERSIST_PMEM || domain == PERSIST_EADR)
-        view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | fixed, fd, offset);
+        view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | flags, fd, offset);
     /* Otherwise the caller chose this domain for a medium of another kind. */
     if (view == MAP_FAILED && (errno == EOPNOTSUPP || errno == EINVAL))
-        view = mmap(at, n, prot, MAP_SHARED | fixed, fd, offset);
+        view = mmap(at, n, prot, MAP_SHARED | flags, fd, offset);
     if (view != MAP_FAILED)
         madvise(view, n, MADV_DONTFORK);
     return view;
@@ -165,20 +165,7 @@ static void *map(enum persist_domain domain, void *at, size_t n, int prot, int f
 
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset)
 {
-    return map(domain, at, n, prot, at ? MAP_FIXED : 0, fd, offset);
-}
-
-void *domain_map_beside(enum persist_domain domain, void *at, size_t n, int prot, int fd,
-                        off_t offset)
-{
-    /* A hint: the kernel takes it if nothing else lies there. (With MAP_FIXED_NOREPLACE ThreadSanitizer ends the process, since it
-     * wants to choose addresses.) */
-    void *view = map(domain, at, n, prot, 0, fd, offset);
-    if (view == at || view == MAP_FAILED)
-        return view;
-    munmap(view, n);
-    errno = EEXIST;
-    return MAP_FAILED;
+    return domain_map_with(domain, at ? MAP_FIXED : 0, at, n, prot, fd, offset);
 }
 
 int domain_make_storable(enum persist_domain domain, void *at, size_t n)

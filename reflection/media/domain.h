@@ -49,9 +49,9 @@ int domain_from_name(const char *name);
  * with errno on failure. `at`: the address to map at, replacing what is there, or NULL. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
 
-/* The same at `at`, if nothing lies there; otherwise EEXIST. */
-void *domain_map_beside(enum persist_domain domain, void *at, size_t n, int prot, int fd,
-                        off_t offset);
+/* The same with more `flags` of mmap(). `at`: as mmap() has it. */
+void *domain_map_with(enum persist_domain domain, int flags, void *at, size_t n, int prot, int fd,
+                      off_t offset);
 
 /* Returns true if mappings in this domain go through the page cache (unless the domain was forced on a medium
  * of another kind). */

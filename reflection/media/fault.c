@@ -5,7 +5,6 @@
 #include "reflection/media/report.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -17,15 +16,10 @@ struct range {
     struct fault_target *target;
 };
 
-enum { RANGES = 127 };
-
-/* Never freed, since a handler may be reading them. */
-struct block {
-    struct block *next;
-    struct range ranges[RANGES];
-};
-
-static struct block first, *blocks = &first;
+/* Those of some thousands of files. The pages behind `used` were never touched, and take no memory. */
+enum { RANGES = 1 << 15 };
+static struct range ranges[RANGES];
+static unsigned used;
 
 pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -41,30 +35,24 @@ static void set(struct range *r, uint64_t base, uint64_t end, struct fault_targe
     __atomic_store_n(&r->changes, changes + 2, __ATOMIC_RELEASE);
 }
 
-/* With the lock. Returns the range that begins at `base`; 0: an unused one. NULL: there is none. */
+/* With the lock. Returns the range that begins at `base`; 0: an unused one. ranges + used: there is none. */
 static struct range *range_at(uint64_t base)
 {
-    for (struct block *b = blocks; b; b = b->next)
-        for (struct range *r = b->ranges; r < b->ranges + RANGES; r++)
-            if (r->base == base)
-                return r;
-    return NULL;
+    struct range *r = ranges;
+    while (r < ranges + used && r->base != base)
+        r++;
+    return r;
 }
 
 void fault_watch(const void *at, size_t n, struct fault_target *target)
 {
     const uint64_t base = (uint64_t)(uintptr_t)at;
-    KEEP_ERRNO();
     pthread_mutex_lock(&fault_lock);
     struct range *r = range_at(0);
-    struct block *more = r ? NULL : calloc(1, sizeof(*more));
-    if (more) {
-        r = more->ranges;
-        more->next = blocks;
-        __atomic_store_n(&blocks, more, __ATOMIC_RELEASE); /* pairs with find() */
-    }
-    if (r)
+    if (r < ranges + RANGES)
         set(r, base, base + n, target);
+    if (r == ranges + used && used < RANGES)
+        __atomic_store_n(&used, used + 1, __ATOMIC_RELEASE); /* pairs with find() */
     pthread_mutex_unlock(&fault_lock);
 }
 
@@ -72,17 +60,8 @@ void fault_lengthen(const void *at, size_t n)
 {
     pthread_mutex_lock(&fault_lock);
     struct range *r = range_at((uint64_t)(uintptr_t)at);
-    if (r) /* one store: a handler may see either end */
+    if (r < ranges + used) /* one store: a handler may see either end */
         __atomic_store_n(&r->end, r->base + n, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&fault_lock);
-}
-
-void fault_retarget(const void *at, struct fault_target *target)
-{
-    pthread_mutex_lock(&fault_lock);
-    struct range *r = at ? range_at((uint64_t)(uintptr_t)at) : NULL;
-    if (r)
-        __atomic_store_n(&r->target, target, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&fault_lock);
 }
 
@@ -92,7 +71,7 @@ void fault_unmap(void *at, size_t n)
         return;
     pthread_mutex_lock(&fault_lock);
     struct range *r = range_at((uint64_t)(uintptr_t)at);
-    if (r) /* before another thread gets the addresses */
+    if (r < ranges + used) /* before another thread gets the addresses */
         set(r, 0, 0, NULL);
     pthread_mutex_unlock(&fault_lock);
     munmap(at, n);
@@ -100,26 +79,25 @@ void fault_unmap(void *at, size_t n)
 
 void fault_forget_all(void)
 {
-    for (struct block *b = blocks; b; b = b->next)
-        for (struct range *r = b->ranges; r < b->ranges + RANGES; r++)
-            set(r, 0, 0, NULL);
+    for (unsigned i = 0; i < used; i++)
+        set(&ranges[i], 0, 0, NULL);
 }
 
 /* Returns the target of the view in which the address lies; NULL: none. A view does not go away while a thread is in a call that uses it:
  * so a range that is being changed is another one. */
 static struct fault_target *find(uint64_t at)
 {
-    for (struct block *b = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE); b; b = b->next)
-        for (const struct range *r = b->ranges; r < b->ranges + RANGES; r++) {
-            const uint32_t changes = __atomic_load_n(&r->changes, __ATOMIC_ACQUIRE);
-            const uint64_t base = __atomic_load_n(&r->base, __ATOMIC_RELAXED),
-                           end = __atomic_load_n(&r->end, __ATOMIC_RELAXED);
-            struct fault_target *target = __atomic_load_n(&r->target, __ATOMIC_RELAXED);
-            __atomic_thread_fence(__ATOMIC_ACQUIRE);
-            if (at >= base && at < end && !(changes & 1) &&
-                __atomic_load_n(&r->changes, __ATOMIC_RELAXED) == changes)
-                return target;
-        }
+    const struct range *end = ranges + __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+    for (const struct range *r = ranges; r < end; r++) {
+        const uint32_t changes = __atomic_load_n(&r->changes, __ATOMIC_ACQUIRE);
+        const uint64_t from = __atomic_load_n(&r->base, __ATOMIC_RELAXED),
+                       to = __atomic_load_n(&r->end, __ATOMIC_RELAXED);
+        struct fault_target *target = __atomic_load_n(&r->target, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (at >= from && at < to && !(changes & 1) &&
+            __atomic_load_n(&r->changes, __ATOMIC_RELAXED) == changes)
+            return target;
+    }
     return NULL;
 }
 
@@ -159,6 +137,14 @@ static void poison(struct fault_target *t)
         fault_poison_here(t);
     else if (t->poisoned)
         __atomic_store_n(t->poisoned, 1, __ATOMIC_RELEASE);
+}
+
+void fault_poisons(struct fault_target *t, uint32_t *poisoned, bool read_only)
+{
+    t->read_only = read_only;
+    t->poisoned = poisoned;
+    if (t->met)
+        poison(t);
 }
 
 /* ---- the handler ---- */

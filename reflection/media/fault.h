@@ -37,13 +37,15 @@ struct fault_target {
 /* Installs the handler, unless it is installed. */
 void fault_install(void);
 
-/* Notes a view, of whole pages. `target` stays where it is as long as the view is noted. If there is no memory for the note, a
- * fault in the view is handled as any other one. */
+/* Notes a view, of whole pages. `target` stays where it is as long as the view is noted. If there are too many views, a fault in this
+ * one is handled as any other one. */
 void fault_watch(const void *at, size_t n, struct fault_target *target);
 
-/* The view is longer now, or of another target. */
+/* The view is longer now. */
 void fault_lengthen(const void *at, size_t n);
-void fault_retarget(const void *at, struct fault_target *target);
+
+/* From now on a fault makes *poisoned 1; so does one that there was before. `read_only`: this process may not store there. */
+void fault_poisons(struct fault_target *target, uint32_t *poisoned, bool read_only);
 
 /* munmap(); the view may be noted. NULL: does nothing. */
 void fault_unmap(void *at, size_t n);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/media/persist.h"
 
-#include "reflection/media/persist_real.h"
-
 #include <cpuid.h>
 #include <linux/membarrier.h>
 #include <sys/mman.h>
@@ -34,24 +32,18 @@ void persist_init(struct persist *p, enum persist_domain domain)
     unsigned eax, ebx = 0, ecx, edx;
     const bool has = domain == PERSIST_PMEM && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
     p->clwb = has && (ebx & bit_CLWB);
-    p->clflushopt = has && (ebx & bit_CLFLUSHOPT);
 }
 
 enum { LINE = 64 };
 
 void persist_flush_lines(const struct persist *p, const void *addr, size_t n)
 {
-    const char *line = (const char *)((uintptr_t)addr & ~(uintptr_t)(LINE - 1)), *const end =
-                                                                                     (const char *)
-                                                                                         addr +
-                                                                                     n;
-    for (; line < end; line += LINE)
+    const uintptr_t end = (uintptr_t)addr + n;
+    for (uintptr_t at = (uintptr_t)addr & ~(uintptr_t)(LINE - 1); at < end; at += LINE)
         if (p->clwb)
-            __asm__ volatile("clwb %0" : : "m"(*line) : "memory");
-        else if (p->clflushopt)
-            __asm__ volatile("clflushopt %0" : : "m"(*line) : "memory");
-        else
-            __asm__ volatile("clflush %0" : : "m"(*line) : "memory");
+            __asm__ volatile("clwb %0" : : "m"(*(const char *)at) : "memory");
+        else /* before 2017 */
+            __asm__ volatile("clflush %0" : : "m"(*(const char *)at) : "memory");
 }
 
 static bool have_barrier;
@@ -75,19 +67,13 @@ void persist_real_fence_threads(const struct persist *p)
     (void)persist_barrier();
 }
 
-int persist_msync(const void *addr, size_t n)
-{
-    uintptr_t begin = (uintptr_t)addr & ~(uintptr_t)4095;
-    uintptr_t end = ((uintptr_t)addr + n + 4095) & ~(uintptr_t)4095;
-    return msync((void *)begin, end - begin, MS_SYNC);
-}
-
 /* A page that the kernel failed to write back is marked clean and keeps its bytes: another msync() would do
  * nothing and succeed. Storing what the page holds makes it dirty again. */
-int persist_msync_anew(const void *addr, size_t n)
+int persist_msync(const void *addr, size_t n, bool anew)
 {
-    uintptr_t end = (uintptr_t)addr + n;
-    for (uintptr_t at = (uintptr_t)addr & ~(uintptr_t)4095; at < end; at += 4096)
+    const uintptr_t begin = (uintptr_t)addr & ~(uintptr_t)4095,
+                    end = ((uintptr_t)addr + n + 4095) & ~(uintptr_t)4095;
+    for (uintptr_t at = begin; anew && at < end; at += 4096)
         __atomic_fetch_add((uint64_t *)at, 0, __ATOMIC_RELAXED);
-    return persist_msync(addr, n);
+    return msync((void *)begin, end - begin, MS_SYNC);
 }

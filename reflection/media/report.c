@@ -94,14 +94,6 @@ static void pass_on(int level, const char *text)
     pthread_mutex_unlock(&report_lock);
 }
 
-/* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
-static void clean(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-}
-
 const char *report_reason(int err)
 {
     static const struct {
@@ -127,28 +119,20 @@ static void compose(char *out, int err, const char *format, va_list args)
     int n = vsnprintf(out, REPORT_SENTENCE, format, args);
     if (err && n >= 0 && n < REPORT_SENTENCE)
         snprintf(out + n, (size_t)(REPORT_SENTENCE - n), ": %s", report_reason(err));
-    clean(out);
+    /* Paths and attributes may hold any bytes, but a line of the log is one sentence. */
+    for (; *out; out++)
+        if ((unsigned char)*out < 0x20 || *out == 0x7f)
+            *out = '?';
 }
 
-int report_failure(int err, bool explained, const char *format, ...)
+int report_failure(int err, int how, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    compose(sentence, explained ? err : 0, format, args);
+    compose(sentence, how & REPORT_EXPLAINED ? err : 0, format, args);
     va_end(args);
     errno = err;
-    pass_on(REPORT_ERROR, sentence);
-    return -1;
-}
-
-int report_quietly(int err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    compose(sentence, 0, format, args);
-    va_end(args);
-    errno = err;
-    return -1;
+    return how & REPORT_QUIET ? -1 : report_aloud();
 }
 
 int report_aloud(void)

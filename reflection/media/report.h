@@ -17,7 +17,7 @@ enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
 
 /* Sets errno to `err` and the thread's sentence, and logs it at REPORT_ERROR. Returns -1, so that a failing
  * function can `return report_error(...)`. */
-#define report_error(err, ...) report_failure(err, false, __VA_ARGS__)
+#define report_error(err, ...) report_failure(err, 0, __VA_ARGS__)
 
 /* The same for a function that returns a pointer: returns NULL. */
 #define report_null(...) ((void)report_error(__VA_ARGS__), NULL)
@@ -34,14 +34,15 @@ static inline void report_restore(const int *kept)
 const char *report_reason(int err);
 
 /* As report_error(), with ": <report_reason(err)>" appended to the sentence. */
-#define report_errno(err, ...) report_failure(err, true, __VA_ARGS__)
-int report_failure(int err, bool explained, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define report_errno(err, ...) report_failure(err, REPORT_EXPLAINED, __VA_ARGS__)
 
 /* The same without the log: for a failure after which the caller tries again. When it gives up, report_aloud() logs the
  * sentence. Return -1; keep errno. */
-int report_quietly(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define report_quietly(err, ...) report_failure(err, REPORT_QUIET, __VA_ARGS__)
 int report_aloud(void);
+
+enum { REPORT_EXPLAINED = 1, REPORT_QUIET = 2 };
+int report_failure(int err, int how, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Logs an event that no return value reports. Keeps errno and the thread's sentence. */
 void report_log(enum report_level level, const char *format, ...)

@@ -10,7 +10,6 @@
  * microcode aborts every transaction, hence the trial.
  */
 #include "reflection/media/persist.h"
-#include "reflection/media/persist_real.h"
 
 #include <cpuid.h>
 #include <immintrin.h>

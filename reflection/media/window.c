@@ -5,6 +5,7 @@
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -16,40 +17,25 @@ pthread_mutex_t window_lock = PTHREAD_MUTEX_INITIALIZER;
 #define UNIT (1ull << 30)
 enum { FIRST = 17 << 10, UNITS = 68 << 10 };
 
-static uint64_t taken[UNITS / 64]; /* one bit for each */
-static unsigned next;              /* where the search begins */
-
-static bool is_taken(unsigned unit)
-{
-    return taken[unit / 64] >> unit % 64 & 1;
-}
-
-static void mark(unsigned unit, unsigned n, bool taken_now)
-{
-    for (; n > 0; n--, unit++)
-        taken[unit / 64] = (taken[unit / 64] & ~(1ull << unit % 64)) | (uint64_t)taken_now
-                                                                           << unit % 64;
-}
+static bool taken[UNITS]; /* by a window, or by something else that was found there */
+static unsigned next;     /* where the search begins */
 
 /* Takes n units. Returns the first one; UNITS if there are not so many side by side. */
 static unsigned take(unsigned n)
 {
     unsigned from = next, found = 0;
-    for (unsigned looked = 0; found < n && looked < 2 * UNITS; looked++) {
+    for (unsigned looked = 0; found < n && looked < 2 * UNITS; looked++)
         if (from + found >= UNITS) {
             from = found = 0;
-            continue;
-        }
-        if (is_taken(from + found)) {
+        } else if (taken[from + found]) {
             from += found + 1;
             found = 0;
         } else {
             found++;
         }
-    }
     if (found < n)
         return UNITS;
-    mark(from, n, true);
+    memset(taken + from, true, n);
     next = from + n;
     return from;
 }
@@ -65,30 +51,34 @@ static unsigned units(uint64_t n)
     return all < UNITS ? (unsigned)all : UNITS;
 }
 
-/* Keeps addresses, at a given place or (NULL) where the kernel likes. Returns NULL with errno: EEXIST if something else lies there. */
-static char *keep(char *at, uint64_t n)
+/* Returns what mmap() has mapped for the hint `at`, if it lies there; NULL: anywhere. Otherwise unmaps it and returns NULL with errno:
+ * EEXIST if something else lies at the hint. (With MAP_FIXED_NOREPLACE ThreadSanitizer ends the process, since it wants to choose
+ * addresses.) */
+static char *only_at(char *at, char *mapped, uint64_t n)
 {
-    /* A hint, as in domain_map_beside(). */
-    char *kept = mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (kept == MAP_FAILED)
+    if (mapped == MAP_FAILED)
         return NULL;
-    if (!at || kept == at)
-        return kept;
-    munmap(kept, n);
+    if (!at || mapped == at)
+        return mapped;
+    munmap(mapped, n);
     errno = EEXIST;
     return NULL;
 }
 
-/* Maps what follows in the file at `at`, which is kept, or (!w->reserved) where nothing may lie yet. Returns NULL with errno: EEXIST
- * if something lies there. */
+/* Keeps addresses. Returns as only_at(). */
+static char *keep(char *at, uint64_t n)
+{
+    return only_at(at, mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+                   n);
+}
+
+/* Maps what follows in the file at `at`, which is kept, or (!w->reserved) where nothing may lie yet. Returns as only_at(). */
 static char *map(const struct window *w, char *at, uint64_t n)
 {
-    const off_t from = (off_t)(w->at + w->bytes);
-    char *mapped = w->reserved ? domain_map(w->domain, at, n, w->prot, w->fd, from)
-                               : domain_map_beside(w->domain, at, n, w->prot, w->fd, from);
-    if (mapped == MAP_FAILED)
-        return NULL;
-    if (w->no_dump)
+    const int fixed = w->reserved ? MAP_FIXED : 0;
+    char *mapped = only_at(
+        at, domain_map_with(w->domain, fixed, at, n, w->prot, w->fd, (off_t)(w->at + w->bytes)), n);
+    if (mapped && w->no_dump)
         madvise(mapped, n, MADV_DONTDUMP);
     return mapped;
 }
@@ -108,10 +98,8 @@ static char *use_part(const struct window *w, uint64_t bytes, uint64_t room)
         char *used = w ? map(w, address(unit), bytes) : keep(address(unit), bytes);
         if (used)
             return used;
-        /* Something else lies there, and that unit is not tried again. */
-        KEEP_ERRNO();
-        mark(unit, units(room), false);
-        mark(unit, errno == EEXIST, true);
+        memset(taken + unit, false, units(room));
+        taken[unit] = errno == EEXIST; /* something else lies there: it is not tried again */
     }
     return NULL;
 }
@@ -120,29 +108,21 @@ static char *use_part(const struct window *w, uint64_t bytes, uint64_t room)
 static void give_back(const char *at, uint64_t room)
 {
     const uint64_t unit = (uint64_t)(uintptr_t)at / UNIT - FIRST;
-    if (unit < UNITS)
-        mark((unsigned)unit, units(room), false);
+    /* An address that a program has chosen may lie anywhere (table_reserve()). */
+    for (uint64_t i = unit; i < UNITS && i - unit < units(room); i++)
+        taken[i] = false;
 }
-
-/* Where reservations end that were made last: the next one may lie below. NULL: not known. A guess. Atomic. */
-static char *beneath;
 
 void *window_reserve(uint64_t n)
 {
-    /* Where the kernel likes, so that the part is left for windows. */
-    char *low = __atomic_load_n(&beneath, __ATOMIC_RELAXED),
-         *raw = low && low >= address(UNITS) + n ? keep(low - n, n) : NULL;
+    /* Where the kernel likes, so that the part is left for windows. At the end of what it gives, so that the next one, which it puts
+     * below, leaves no gap. */
+    char *raw = keep(NULL, n + UNIT);
     if (raw) {
-        __atomic_store_n(&beneath, raw, __ATOMIC_RELAXED);
-        return raw;
-    }
-    raw = keep(NULL, n + UNIT);
-    if (raw) {
-        char *at = (char *)(((uintptr_t)raw + UNIT - 1) & ~(uintptr_t)(UNIT - 1));
-        if (at > raw)
-            munmap(raw, (size_t)(at - raw));
-        munmap(at + n, (size_t)(raw + UNIT - at));
-        __atomic_store_n(&beneath, at, __ATOMIC_RELAXED);
+        char *at = (char *)(((uintptr_t)raw + UNIT) & ~(uintptr_t)(UNIT - 1));
+        munmap(raw, (size_t)(at - raw));
+        if (at < raw + UNIT)
+            munmap(at + n, (size_t)(raw + UNIT - at));
         return at;
     }
     /* Not a GiB more than is needed. */
@@ -160,8 +140,6 @@ void window_give_back(void *at, uint64_t n)
     pthread_mutex_lock(&window_lock);
     fault_unmap(at, n);
     give_back(at, n);
-    if (at == __atomic_load_n(&beneath, __ATOMIC_RELAXED))
-        __atomic_store_n(&beneath, (char *)at + n, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&window_lock);
 }
 
@@ -183,8 +161,9 @@ int window_no_room(int error, uint64_t n, const char *what, const char *path)
 
 void window_forget_all(void)
 {
-    for (unsigned i = 0; i < UNITS / 64; i++)
-        taken[i] = 0;
+    for (unsigned i = 0; i < UNITS; i++)
+        if (taken[i]) /* else the child would get a copy of each page of the table */
+            taken[i] = false;
 }
 
 /* ---- windows ---- */

@@ -34,6 +34,37 @@ TEST_F(Reader, OfAPlainFileSeesTheWritesOfALaterWriter)
     EXPECT_EQ(r.read(), content);
 }
 
+// Of a dense reflection this page has the number that stands for 'no place' in a sparse one.
+TEST_F(Reader, SeesSlicesOfAPageBehind256GiBThatTheWriterHasNotLoaded)
+{
+    constexpr off_t AT = 1ll << 38;
+    const std::string far = dir / "far";
+    write_file(far, {});
+    ASSERT_EQ(truncate(far.c_str(), AT + 4096), 0);
+    ato_options opt = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+    opt.format = ATO_FORMAT_DENSE;
+    const Bytes news = pattern(4096, 7);
+    ASSERT_TRUE(Mapped(far, opt, 4096, AT).write(0, news));
+    EXPECT_EQ(in_child([&] { // where the file is mapped for reading only
+                  Pipe go, mapped;
+                  if (fork() == 0) {
+                      Mapped m(far, opt, 4096, AT);
+                      mapped.tell();
+                      go.hear();
+                      _exit(0);
+                  }
+                  mapped.hear();
+                  Bytes seen(4096);
+                  Fd fd(far, O_RDONLY);
+                  void *at = ato_mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, AT);
+                  const bool read = at != MAP_FAILED && ato_memcpy(seen.data(), at, 4096);
+                  go.tell();
+                  wait(nullptr);
+                  return !read ? 1 : seen == news ? 0 : 2;
+              }),
+              0);
+}
+
 TEST_F(Reader, ContinuesWhileWritersMapAndUnmap)
 {
     Watched r(path);

@@ -51,11 +51,12 @@ class Shared : public testing::Test
     int create(uint64_t capacity = 1 << 20, mode_t mode = 0640)
     {
         const trust file = {geteuid(), getegid(), mode};
-        const int r = shared_create(&s, &record, &generation, capacity, 12345, &file);
+        const int r = shared_create(&s, &record, &generation, capacity, 12345, &file, &faults);
         return r == 0 ? shared_reach(&s, 200000) : r;
     }
 
     shared s = {};
+    fault_target faults = {};
     manifest_record record;
     uint64_t generation = 5; // of the last object
 };
@@ -74,7 +75,7 @@ TEST_F(Shared, ObjectRepeatsTheFieldsOfTheManifest)
     if (geteuid() == 0) {
         shared_close(&s, true);
         const trust other = {1000, 1001, 0640};
-        ASSERT_EQ(shared_create(&s, &record, &generation, 1 << 20, 5, &other), 0);
+        ASSERT_EQ(shared_create(&s, &record, &generation, 1 << 20, 5, &other, &faults), 0);
         path = std::string("/dev/shm") + s.name;
         EXPECT_EQ(stat_of(path).st_uid, 1000u) << "and owner";
         EXPECT_EQ(stat_of(path).st_gid, 1001u) << "and group";
@@ -103,14 +104,15 @@ TEST_F(Shared, ObjectCanBeJoinedAndWatched)
     shared_state(&s, 7)->bitmap = 77;
     const trust file = {geteuid(), getegid(), 0640};
     shared other = {};
-    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), 0) << report_sentence();
+    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR, &faults), 0) << report_sentence();
     ASSERT_EQ(shared_reach(&other, 200000), 0) << report_sentence();
     EXPECT_EQ(shared_state(&other, 7)->bitmap, 77u);
     shared_state(&other, 9000)->bitmap = 9;
     EXPECT_EQ(shared_state(&s, 9000)->bitmap, 9u);
     EXPECT_EQ(other.header->size, 12345u);
     shared_close(&other, false);
-    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), 0) << report_sentence();
+    ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY, &faults), 0)
+        << report_sentence();
     ASSERT_EQ(shared_reach(&other, 200000), 0) << report_sentence();
     const page_state *seen = shared_peek(&other, 9000);
     ASSERT_NE(seen, nullptr);
@@ -145,22 +147,22 @@ TEST_F(Shared, ObjectThatDoesNotMatchTheManifestIsNotJoined)
         SCOPED_TRACE(&change - wrong);
         *s.header = good;
         change(*s.header);
-        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDWR, &faults), PAIRING_NOT_YET);
         EXPECT_NE(std::string(report_sentence()).find(s.name), std::string::npos);
-        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY), PAIRING_NOT_YET);
+        ASSERT_EQ(shared_join(&other, &record, &file, "file", O_RDONLY, &faults), PAIRING_NOT_YET);
     }
     *s.header = good;
     const std::string path = std::string("/dev/shm") + s.name;
     if (geteuid() == 0) { // of another user
         ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
-        EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), -1);
+        EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR, &faults), -1);
         EXPECT_EQ(errno, EACCES) << report_sentence();
         ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
     }
     ASSERT_EQ(truncate(path.c_str(), 4096), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR, &faults), PAIRING_NOT_YET);
     ASSERT_EQ(unlink(path.c_str()), 0);
-    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR), PAIRING_NOT_YET);
+    EXPECT_EQ(shared_join(&other, &record, &file, "file", O_RDWR, &faults), PAIRING_NOT_YET);
     EXPECT_NE(std::string(report_sentence()).find("containers"), std::string::npos);
 }
 
@@ -180,7 +182,7 @@ TEST_F(Shared, ObjectOfAnotherUsersDeadProcessIsReusedAndGivesItsMemoryBack)
                           return 99;
                       const trust file = {0, 0, 0666};
                       struct shared own = {};
-                      if (shared_create(&own, &record, &generation, 1 << 20, 5, &file) < 0)
+                      if (shared_create(&own, &record, &generation, 1 << 20, 5, &file, &faults) < 0)
                           return 1;
                       if (own.name != dead || shared_state(&own, 7)->bitmap != 0)
                           return 2;
@@ -243,7 +245,7 @@ TEST_F(Shared, ObjectOfAnotherFileWithTheSameIdStays)
         copied.device = static_cast<uint64_t>(device);
         for (uint64_t said : {generation, generation - 1}) {
             const trust file = {geteuid(), getegid(), 0600};
-            ASSERT_EQ(shared_create(&foreign, &copied, &said, 1 << 20, 5, &file), 0);
+            ASSERT_EQ(shared_create(&foreign, &copied, &said, 1 << 20, 5, &file, &faults), 0);
             EXPECT_TRUE(exists(live));
             EXPECT_NE(live, std::string("/dev/shm") + foreign.name);
             shared_close(&foreign, true);
