@@ -32,6 +32,7 @@ void persist_init(struct persist *p, enum persist_domain domain)
     unsigned eax, ebx = 0, ecx, edx;
     const bool has = domain == PERSIST_PMEM && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
     p->clwb = has && (ebx & bit_CLWB);
+    p->clflushopt = has && (ebx & bit_CLFLUSHOPT);
 }
 
 enum { LINE = 64 };
@@ -42,7 +43,9 @@ void persist_flush_lines(const struct persist *p, const void *addr, size_t n)
     for (uintptr_t at = (uintptr_t)addr & ~(uintptr_t)(LINE - 1); at < end; at += LINE)
         if (p->clwb)
             __asm__ volatile("clwb %0" : : "m"(*(const char *)at) : "memory");
-        else /* before 2017 */
+        else if (p->clflushopt) /* AMD's first EPYC has this only */
+            __asm__ volatile("clflushopt %0" : : "m"(*(const char *)at) : "memory");
+        else
             __asm__ volatile("clflush %0" : : "m"(*(const char *)at) : "memory");
 }
 

@@ -52,7 +52,7 @@ enum persist_domain {
 
 struct persist {
     enum persist_domain domain;
-    bool clwb; /* in domain pmem: the CPU has it */
+    bool clwb, clflushopt; /* in domain pmem: the CPU has it */
     const struct copy_kernel *kernel;
 };
 

@@ -267,11 +267,13 @@ TEST_F(SqliteReaders, InManyThreadsSeeTheWriterOfAnother)
 {
     Db db(path());
     ASSERT_TRUE(read_often(db));
+    MUST(db, "PRAGMA busy_timeout=10000");
     std::atomic<bool> wrong{false}, over{false};
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; i++)
         threads.emplace_back([&] {
             const Db own(path());
+            own.run("PRAGMA busy_timeout=10000");
             sqlite3_int64 seen = 6;
             while (!over) {
                 const sqlite3_int64 sum = own.number("SELECT sum(a) FROM t");
