@@ -134,9 +134,11 @@ static int note_bitmap(struct dead *p, struct dead_page *at)
 
 static int note_all(struct dead *p)
 {
-    for (struct dead_page *at = p->pages; at < p->pages + p->npages; at++)
+    for (uint64_t i = 0; i < p->npages; i++) {
+        struct dead_page *at = &p->pages[i];
         if ((at->page == DEAD_SIZE ? note_size(p, at) : note_bitmap(p, at)) < 0)
             return -1;
+    }
     if (p->unsettled && fsops_fsync(p->media.fd) < 0)
         return report_errno(errno, "cannot make the bitmaps of %s durable", p->file->pairing.path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */

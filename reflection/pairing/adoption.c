@@ -44,12 +44,13 @@ static enum verdict of_invalid(const struct pairing *pr, enum manifest_finding f
                             manifest_advice(pr->record.version));
     /* MANIFEST_UNBORN. Another program may have emptied a manifest. (After a birth that was cut the reflection
      * holds nothing.) */
-    int holds = wish->prefer_file ? meta_holds_slices(&pr->folder, pr->identity.inode) : 0;
-    if (holds)
+    const bool looks = wish->prefer_file || pr->orphan_waits;
+    const int holds = looks ? meta_holds_slices(&pr->folder, pr->identity.inode) : 0;
+    if (holds < 0 || (holds && wish->prefer_file))
         return holds < 0 ? VERDICT_REFUSE : VERDICT_FORGET;
-    if (!has_attribute)
+    if (!has_attribute && !pr->orphan_waits)
         return VERDICT_BEAR;
-    if (wish->prefer_file)
+    if (!holds && looks)
         return VERDICT_START_OVER;
     return report_error(
         ESTALE, "the reflection of %s is missing: its manifest %s/%s is empty. " PAIRING_BRING_BACK,

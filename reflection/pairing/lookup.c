@@ -169,6 +169,7 @@ static int find_orphan(struct pairing *pr, const struct attribute *a,
                  !folder_has(&pr->folder, own.manifest);
     if (!pr->orphan)
         pr->names = own;
+    pr->orphan_waits = !pr->orphan && wish->prefer_reflection;
     return 1;
 }
 
@@ -276,7 +277,7 @@ int lookup(struct pairing *pr, const struct pairing_wish *wish)
     const bool named = found == ATTRIBUTE_FOUND, copied = named && a->inode != pr->identity.inode;
     const struct attribute *const carried = named ? a : NULL;
     pr->names = pairing_names(pr->identity.inode);
-    pr->orphan = false;
+    pr->orphan = pr->orphan_waits = false;
     if (found == ATTRIBUTE_BAD)
         return -1;
     pr->has_attributes = found != ATTRIBUTE_UNSUPPORTED;

@@ -63,6 +63,7 @@ struct pairing {
     struct folder folder;
     struct pairing_names names;
     bool orphan; /* the names are those of an orphan (orphan.h), not the original's */
+    bool orphan_waits; /* the original shall be joined with an orphan whose place is taken */
     struct persist persist;
     struct identity identity;
     struct manifest_record record;

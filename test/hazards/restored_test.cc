@@ -170,6 +170,15 @@ TEST_F(Restored, IsJoinedWhileItsSourceIsMapped)
 }
 
 // A new file, or one that was restored by itself, is not taken for the removed one by its size alone.
+// A process has begun a pairing under the file's new number, and was killed.
+TEST_F(Restored, IsJoinedAlsoIfABirthWasCutThere)
+{
+    leave_slices();
+    ASSERT_TRUE(restore("cp -a a b"));
+    write_file(manifest_of(now), {});
+    expect_joined();
+}
+
 TEST_F(Restored, NewFileOfTheSizeOfARemovedOneIsPlain)
 {
     leave_slices();
