@@ -45,10 +45,9 @@ struct file {
     char *o, *r;
     uint64_t viewed; /* bytes of the original, in whole pages, for which there are views; grows */
     struct shared shared;
-    bool sparse;       /* its reflection is (place.h) */
-    uint64_t limit;    /* bytes that the original may grow to */
-    uint64_t max_size; /* the same in whole pages: what `viewed` may grow to */
-    struct window o_window, r_window;
+    bool sparse;                   /* its reflection is (place.h) */
+    uint64_t limit;                /* bytes that the original may grow to */
+    uint64_t max_size;             /* the same in whole pages: what `viewed` may grow to */
     uint32_t holder;               /* this process, as in page_state.holder */
     struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
     bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
@@ -57,6 +56,12 @@ struct file {
     uint8_t
         frees; /* whether the reflection's file system frees slowly: 0: not known, 1: no, 2: yes (space.c) */
     uint32_t *chunks; /* CHUNK_ bits, of each 512 pages */
+    struct window o_window, r_window;
+    pthread_mutex_t medium; /* held around each flush in domain msync */
+    pthread_mutex_t attach; /* excludes other threads in attach_lock() */
+    /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
+    uint64_t growing;
+    /* From here on writes and commits change them; what reads load lies in other cache lines, far above. */
     /* Pages [empty_from, empty_to) of the original held no data when last looked for. */
     uint64_t empty_from;
     uint64_t empty_to;
@@ -69,10 +74,6 @@ struct file {
     uint32_t idle_lanes; /* one bit for each lane there */
     struct lane
         long_lane; /* as far as it is mapped; of the process that has it (shared_header.long_lane) */
-    pthread_mutex_t medium; /* held around each flush in domain msync */
-    pthread_mutex_t attach; /* excludes other threads in attach_lock() */
-    /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
-    uint64_t growing;
 };
 
 #define FILE_TICK (4ull << 20)

@@ -196,7 +196,8 @@ static int begin_to_stage(struct connection *c, int code)
     if (r != SQLITE_OK)
         return r;
     r = mask_put_on(c->pending.view);
-    db->guarded = r == 0;
+    if (db->guarded != (r == 0)) /* others read the line that it lies in */
+        db->guarded = r == 0;
     if (r == 0 && db->memory && !locks_say(&db->locks, LOCKS_MASKED))
         locks_set(&db->locks, LOCKS_MASKED, !mask_is_lost(c->pending.view));
     /* Of a commit to a new file that failed, or to a file that is no database any more. */
