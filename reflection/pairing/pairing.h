@@ -62,7 +62,7 @@ struct pairing {
     int lock;       /* the manifest, for locks only */
     struct folder folder;
     struct pairing_names names;
-    bool orphan; /* the names are those of an orphan (orphan.h), not the original's */
+    bool orphan;       /* the names are those of an orphan (orphan.h), not the original's */
     bool orphan_waits; /* the original shall be joined with an orphan whose place is taken */
     struct persist persist;
     struct identity identity;
