@@ -327,7 +327,10 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
             errno = ESTALE;
         return -1;
     }
-    if (growth_settle(pr) < 0 || (r->state == MANIFEST_CLEAN && check_not_written(pr, wish) < 0))
+    /* Nothing is cut off before it is known that the file is as it was left. */
+    if (r->state == MANIFEST_CLEAN && (growth_check(pr) < 0 || check_not_written(pr, wish) < 0))
+        return -1;
+    if (growth_settle(pr) < 0)
         return -1;
     pr->identity.size = pr->size;
     if (check_reflection(pr, wish, pr->size) < 0)
