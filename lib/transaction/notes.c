@@ -256,7 +256,8 @@ bool notes_are_of_held(struct tx *t)
 {
     for (uint64_t i = 0; i < t->notes.n; i++) {
         const struct note *at = &t->notes.each[i];
-        if (!claim_find_at(t, at->state) ||
+        /* A cut within the page, before it was held, leaves its content. */
+        if (!claim_find_at(t, at->state) || is_behind(t, at, file_size(at->file)) ||
             page_content(__atomic_load_n(&at->state->version, __ATOMIC_RELAXED)) != at->content)
             return false;
     }

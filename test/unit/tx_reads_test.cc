@@ -386,6 +386,18 @@ TEST_P(TxReadsSize, OfBytesThatAreCutOffWithinTheirPage)
     }
 }
 
+// The transaction holds all that it has read when it commits.
+TEST_P(TxReadsSize, OfBytesThatAreCutOffWithinAPageThatIsWrittenLater)
+{
+    ato_tx *t = begin();
+    EXPECT_EQ(seen_by(t, SIZE - 10, 10).size(), 10u);
+    others_resize(SIZE - 5);
+    put(t, SIZE - 100, pattern(10, 2));
+    EXPECT_TRUE(refused(ato_tx_commit(t) < 0, EAGAIN, "changed"));
+    ASSERT_EQ(ato_tx_abort(t), 0);
+    restore();
+}
+
 TEST_P(TxReadsSize, IsNotCheckedWithReadCommitted)
 {
     ato_tx *t = begin(ATO_TX_READ_COMMITTED);
