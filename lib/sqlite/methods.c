@@ -55,6 +55,9 @@ static int leave(struct connection *c, int result)
 static int commit(struct connection *c)
 {
     int r = c->pending.tx ? data_finish(c) : SQLITE_OK;
+    /* The process ends: what was staged is gone. */
+    if (c->db->gone && c->lock >= SQLITE_LOCK_RESERVED && c->rollback != JOURNAL_ON_DISK)
+        r = SQLITE_IOERR_FSYNC;
     if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
     if (r != SQLITE_OK)

@@ -20,7 +20,8 @@
  * bring back either of them or both, which nothing needs: the next map of the file removes them. */
 static int finish_removal(struct pairing *pr)
 {
-    if (pr->has_attributes && attribute_remove(pr->original, pr->path) < 0)
+    /* If an orphan waits, the attribute leads to that. */
+    if (pr->has_attributes && !pr->orphan_waits && attribute_remove(pr->original, pr->path) < 0)
         return -1;
     /* explorer: drop fsync survives: its file system has attributes. */
     if (!pr->has_attributes && fsops_fsync(pr->original) < 0)
