@@ -69,6 +69,15 @@ static bool stages(const struct connection *c)
     return !c->checkpoint && c->rollback != JOURNAL_ON_DISK && connection_writes(c);
 }
 
+/* Reads what is staged too. A transaction of libato stores what it has queued before it reads, and that may go to the file itself. */
+static int read_staged(struct connection *c, void *to, int n, sqlite3_int64 offset)
+{
+    const int r = database_check_mask_again(c);
+    return r != SQLITE_OK || pending_read(&c->pending, to, n, offset) == 0
+               ? r
+               : failed(c, SQLITE_IOERR_READ, "cannot read");
+}
+
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     if (!c->plain && !c->pending.view)
@@ -80,9 +89,12 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
         return r;
     const sqlite3_int64 there = size - offset;
     const int some = there >= n ? n : there > 0 ? (int)there : 0;
-    if (some && (c->pending.tx ? pending_read(&c->pending, to, some, offset) < 0
-                               : !ato_memcpy(to, view + offset, (size_t)some)))
-        return failed(c, SQLITE_IOERR_READ, "cannot read");
+    if (some && c->pending.tx)
+        r = read_staged(c, to, some, offset);
+    else if (some && !ato_memcpy(to, view + offset, (size_t)some))
+        r = failed(c, SQLITE_IOERR_READ, "cannot read");
+    if (r != SQLITE_OK)
+        return r;
     if (some == n)
         return SQLITE_OK;
     memset((char *)to + some, 0, (size_t)(n - some));
@@ -246,9 +258,11 @@ static int collect(struct connection *c, FILE *pieces)
         const sqlite3_int64 left = s->size - at;
         now.offset = at;
         now.n = left < (int)sizeof(now.bytes) ? (int)left : (int)sizeof(now.bytes);
-        if (pending_read(s, now.bytes, now.n, at) < 0 ||
-            (at + now.n <= had && !ato_memcpy(before.bytes, s->view + at, (size_t)now.n)))
-            return failed(c, SQLITE_IOERR_WRITE, "cannot read");
+        const int r = read_staged(c, now.bytes, now.n, at);
+        if (r != SQLITE_OK)
+            return r;
+        if (at + now.n <= had && !ato_memcpy(before.bytes, s->view + at, (size_t)now.n))
+            return failed(c, SQLITE_IOERR_READ, "cannot read");
         if (at + now.n <= had && memcmp(now.bytes, before.bytes, (size_t)now.n) == 0)
             continue;
         if (at == 0)
@@ -341,9 +355,9 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
     int r;
     if (stages(c)) {
         r = begin_to_stage(c, SQLITE_IOERR_WRITE);
-        c->commits |= offset == 0;
         if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
             r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
+        c->commits = r == SQLITE_OK && (c->commits || offset == 0);
         return r;
     }
     r = data_begin_below(c, SQLITE_IOERR_WRITE);
