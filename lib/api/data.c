@@ -214,14 +214,17 @@ static __attribute__((noinline)) void *copy_many(void *dst, const void *src, siz
 
 void *ato_memcpy(void *dst, const void *src, size_t n)
 {
-    if (__builtin_expect(n - 1 >= SLICE_BYTES, 0) || !thread_is_numbered())
+    /* Loaded once each, like `f` below: each instruction on the way of a read counts (read_at_once()). */
+    const unsigned own = thread_own_number();
+    if (__builtin_expect(n - 1 >= SLICE_BYTES, 0) || own >= THREAD_SHARED)
         return copy_many(dst, src, n);
     struct mapping *to, *from = table_find_source(dst, src, n, &to);
     if (!from)
         return copy(to, dst, src, n, 0);
     CALL_ON(call, from);
+    const struct file *const f = from->file;
     if (__builtin_expect(read_at_once(from, src, dst, n, true, NULL), 1)) {
-        range_tally_read(tally_of_own(from->file), n);
+        range_tally_read(tally_of_own(f, own), n);
         return dst;
     }
     return policy_of(from) == ATO_READ_GATHER ? copy_many(dst, src, n) : copy(NULL, dst, src, n, 0);

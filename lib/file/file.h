@@ -145,10 +145,10 @@ static inline struct tally tally_of(const struct file *f)
     return (struct tally){f->threads[thread].of, thread == THREAD_SHARED};
 }
 
-/* The same for a thread for which thread_is_numbered(). */
-static inline struct tally tally_of_own(const struct file *f)
+/* The same for a thread with a number of its own, `own` (thread_own_number()). */
+static inline struct tally tally_of_own(const struct file *f, unsigned own)
 {
-    return (struct tally){(f->threads + thread_number_plus_1 - 1)->of, false};
+    return (struct tally){f->threads[own].of, false};
 }
 
 static inline void tally_add_at(uint64_t *at, bool shared, uint64_t n)

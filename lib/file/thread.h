@@ -30,10 +30,10 @@ static inline unsigned thread_number(void)
     return n ? n - 1 : thread_register();
 }
 
-/* Returns true if the calling thread has a number that no other thread has. */
-static inline bool thread_is_numbered(void)
+/* Returns the number that the calling thread has and no other; THREAD_SHARED or more: it has none, or none yet. */
+static inline unsigned thread_own_number(void)
 {
-    return thread_number_plus_1 - 1 < THREAD_SHARED;
+    return thread_number_plus_1 - 1;
 }
 
 extern __thread uint64_t thread_own_id __attribute__((tls_model("initial-exec")));

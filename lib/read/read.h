@@ -72,6 +72,8 @@ static inline void read_copy(struct file *f, const struct page_state *s, uint64_
  * It is separate from read_bytes() to be short. A read waits for memory, and the CPU fetches more of it at once the
  * fewer instructions lie between one read and the next. What holds the most room there are calls, taken branches,
  * stores, and on AMD's CPUs instructions that set flags: each costs 1 to 4 ns here, many times what it costs elsewhere.
+ * The costs come in steps: with one instruction too many one call less fits. On Zen 4 a read of 64 bytes takes 57 ns with up to 116
+ * instructions in ato_memcpy(), and 70 ns with 117; it has 112.
  */
 static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m, const char *src,
                                                                char *dst, size_t n, const bool few,
@@ -108,8 +110,10 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
         return false;
     uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
     const unsigned begin = (unsigned)(offset % PAGE_BYTES);
-    const bool home =
-        __builtin_expect(!bitmap, 1) || !(bitmap & bitmap_touched(begin, (unsigned)n));
+    /* Few bytes lie in one slice or two: a mask would take two more registers, which are saved in each call. */
+    const bool home = __builtin_expect(!bitmap, 1) ||
+                      !(few ? (bitmap >> begin / 64 | bitmap >> (begin + (unsigned)n - 1) / 64) & 1
+                            : bitmap & bitmap_touched(begin, (unsigned)n));
     if (!home && !gathers)
         return false;
     seam_point(SEAM_VERSION, s);
