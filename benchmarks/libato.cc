@@ -4,6 +4,9 @@
  */
 #include "libato.h"
 
+#include "measure.h"
+#include "world.h"
+
 #include "reflection/format/layout.h"
 
 #include <cerrno>
@@ -70,6 +73,23 @@ void AtoFile::unmap(int mode, unsigned threads)
     o.threads = threads;
     if (ato_munmap_opt(base_, bytes_, &o) != 0)
         fail("ato_munmap_opt: %s", ato_errormsg());
+}
+
+void AtoFile::fill_at_random(World *world)
+{
+    const auto write = [&](uint64_t offset, uint64_t from, size_t n) {
+        if (!ato_memcpy(at(offset), world->source() + from, n))
+            fail("ato_memcpy: %s", ato_errormsg());
+    };
+    for (uint64_t page = 0; page < bytes_ / PAGE_BYTES; page++) {
+        if (page % 4096 == 0)
+            stop_if_asked();
+        write(page * PAGE_BYTES, 0, PAGE_BYTES);
+        const uint64_t mask = world->random()();
+        for (uint64_t slice = 0; slice < PAGE_SLICES; slice++)
+            if (mask >> slice & 1)
+                write(page * PAGE_BYTES + slice * SLICE_BYTES, slice * SLICE_BYTES, SLICE_BYTES);
+    }
 }
 
 struct ato_stat AtoFile::stat() const

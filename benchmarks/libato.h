@@ -14,6 +14,8 @@
 namespace bench
 {
 
+class World;
+
 /* A new file in a folder of its own, removed with all of libato's files beside it. Calls fail() on any
  * error. */
 class AtoFile
@@ -28,6 +30,8 @@ class AtoFile
     void map(Domain domain, int read_policy);
     void map_to_read(); /* by another descriptor, which may only read */
     void unmap(int mode, unsigned threads = 0);
+    /* Touches all memory; neighbouring slices lie in different homes. */
+    void fill_at_random(World *world);
     struct ato_stat stat() const;
     bool has_reflection() const;
     uint64_t reflection_bytes() const; /* storage of the reflection and its manifest */

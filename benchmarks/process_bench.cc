@@ -6,8 +6,9 @@
  *   read/SIZE    reads of the same bytes of the same page by two processes, against one
  *   beside/360K  reads of 360 KB, each of one moment, while two other processes write 64 bytes there without a pause: by a
  *                descriptor that may only read, against one that may write; `slowest_ms`: of all these reads
+ *   modify/SIZE/2  the transactions of modify.h, while another process does the same with 64 other records of the file
  *
- * Sides of the others: the base of the comparison (the floor of a write, memcpy() of a read) and libato, each by one
+ * Sides of write and read: the base of the comparison (the floor of a write, memcpy() of a read) and libato, each by one
  * process and by two; `scaling` is the work of two in the time of one: the sum, over both, of the time alone
  * divided by the time beside the other. (A process by itself may be slower than the other, because of the
  * place of its memory.) `to_floor` and `to_memcpy`: libato's scaling relative to the base's. The second
@@ -16,6 +17,7 @@
 #include "floor.h"
 #include "libato.h"
 #include "measure.h"
+#include "modify.h"
 #include "plain.h"
 #include "world.h"
 
@@ -378,6 +380,88 @@ Case case_beside()
     return c;
 }
 
+/* ---- transactions beside those of another process ---- */
+
+/* Another process, which does the same all the time. */
+class Neighbour
+{
+  public:
+    Neighbour(bench::AtoFile *file, bench::Records *records)
+    {
+        void *shared =
+            mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED)
+            fail("no memory to share: %s", std::strerror(errno));
+        board_ = new (shared) Board();
+        pid_ = fork();
+        if (pid_ < 0)
+            fail("fork: %s", std::strerror(errno));
+        if (pid_ == 0)
+            live(file, records);
+    }
+
+    ~Neighbour()
+    {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        munmap(board_, sizeof(Board));
+    }
+
+    Neighbour(const Neighbour &) = delete;
+    Neighbour &operator=(const Neighbour &) = delete;
+
+    /* Returns when it has done so once. */
+    void begin(size_t side)
+    {
+        board_->side = side;
+        for (const uint64_t before = board_->times; board_->times < before + 2;)
+            if (waitpid(pid_, nullptr, WNOHANG) != 0)
+                fail("the other process died");
+    }
+
+  private:
+    struct Board {
+        std::atomic<size_t> side{0};
+        std::atomic<uint64_t> times{0};
+    };
+
+    [[noreturn]] void live(bench::AtoFile *file, bench::Records *records)
+    {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        file->map(bench::Domain::pmem, ATO_READ_GATHER);
+        for (;; board_->times++)
+            records->go_through(board_->side);
+    }
+
+    Board *board_;
+    pid_t pid_;
+};
+
+std::vector<Values> repeat_modify(uint32_t bytes)
+{
+    end_files();
+    const uint64_t size = settings.file_bytes();
+    bench::AtoFile file(size, false);
+    bench::World world({}, size);
+    file.map(bench::Domain::pmem, ATO_READ_GATHER);
+    file.fill_at_random(&world);
+    bench::Records own(&file, &world, 0, bytes),
+        others(&file, &world, size / PAGE_BYTES / 2, bytes);
+    std::vector<Values> values;
+    {
+        Neighbour neighbour(&file, &others);
+        values = own.measure([&](size_t side) { neighbour.begin(side); });
+    }
+    file.unmap(ATO_UNMAP_FAST);
+    return values;
+}
+
+Case case_modify(const char *size, uint32_t bytes)
+{
+    return bench::modify_case(std::string("modify/") + size + "/2",
+                              [bytes] { return repeat_modify(bytes); });
+}
+
 std::vector<Case> cases()
 {
     if (std::thread::hardware_concurrency() < 2)
@@ -388,7 +472,10 @@ std::vector<Case> cases()
             make_case(true, "64", 64),
             make_case(true, "1K", 1024),
             make_case(true, "4K", 4096),
-            case_beside()};
+            case_beside(),
+            case_modify("64", 64),
+            case_modify("1K", 1024),
+            case_modify("5000", 5000)};
 }
 
 } // namespace

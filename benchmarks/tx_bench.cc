@@ -10,7 +10,6 @@
  *   together/256       32 writes on 32 pages at random: ways to make them durable
  *   read/1K            reads of pages that an open transaction of the same thread has written to
  *   modify/SIZE        two of 64 records, each at the beginning of two pages, in random order: reads, writes, and both
- *   modify/SIZE/2      the same, while another process does the same with 64 other records of the file
  *
  * Sides of tx, of which an operation is a transaction:
  *
@@ -33,6 +32,7 @@
 #include "bound.h"
 #include "libato.h"
 #include "measure.h"
+#include "modify.h"
 #include "plain.h"
 #include "pmemobj.h"
 #include "world.h"
@@ -40,16 +40,10 @@
 #include "reflection/format/layout.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cinttypes>
-#include <csignal>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 namespace
@@ -228,7 +222,7 @@ class Lab
         if (base == MAP_FAILED)
             fail("ato_mmap_opt: %s", ato_errormsg());
         epochs_ = static_cast<char *>(base);
-        fill_at_random();
+        file_.fill_at_random(&stream_);
     }
 
     ~Lab()
@@ -241,12 +235,6 @@ class Lab
     bench::World &stream()
     {
         return stream_;
-    }
-
-    /* In a forked child. */
-    void map_again()
-    {
-        file_.map(bench::Domain::pmem, ATO_READ_GATHER);
     }
 
     /* ---- each of `count` writes, all durable in the end ---- */
@@ -274,20 +262,9 @@ class Lab
             fail("ato_tx_commit: %s", ato_errormsg());
     }
 
-    /* Reads all, then writes all. */
-    void modify(const Write *places, size_t count, bool reads, bool writes)
+    std::vector<Values> modify(uint32_t bytes)
     {
-        char bytes[2][8192];
-        ato_tx *tx = ato_tx_begin(0);
-        for (int turn = reads ? 0 : 1; tx && turn < (writes ? 2 : 1); turn++)
-            for (size_t i = 0; i < count; i++) {
-                char *at = file_.at(places[i].offset);
-                if (!(turn ? ato_tx_memcpy(tx, at, source(places[i]), places[i].bytes, 0)
-                           : ato_tx_memcpy(tx, bytes[i % 2], at, places[i].bytes, 0)))
-                    fail("ato_tx_memcpy: %s", ato_errormsg());
-            }
-        if (!tx || ato_tx_commit(tx) != 0)
-            fail("a transaction: %s", ato_errormsg());
+        return bench::Records(&file_, &stream_, 0, bytes).measure();
     }
 
     void in_writev(const Write *writes, size_t count)
@@ -324,22 +301,6 @@ class Lab
     const char *source(const Write &w) const
     {
         return stream_.source() + w.source;
-    }
-
-    /* Neighbouring slices in different homes, and all memory touched. */
-    void fill_at_random()
-    {
-        uint64_t pages = settings.file_bytes() / PAGE_BYTES;
-        for (uint64_t page = 0; page < pages; page++) {
-            if (page % 4096 == 0)
-                bench::stop_if_asked();
-            copy(file_.at(page * PAGE_BYTES), stream_.source(), PAGE_BYTES);
-            uint64_t mask = stream_.random()();
-            for (uint64_t slice = 0; slice < PAGE_SLICES; slice++)
-                if (mask >> slice & 1)
-                    copy(file_.at(page * PAGE_BYTES + slice * SLICE_BYTES),
-                         stream_.source() + slice * SLICE_BYTES, SLICE_BYTES);
-        }
     }
 
     bench::AtoFile file_;
@@ -470,112 +431,10 @@ Case read_case()
     return c;
 }
 
-constexpr size_t RECORDS = 64;
-
-std::vector<Write> records_from(uint64_t first_page, uint32_t bytes)
+Case modify_case(const char *size, uint32_t bytes)
 {
-    std::vector<Write> records;
-    for (size_t i = 0; i < RECORDS; i++) {
-        Write w = {};
-        w.offset = (first_page + i * 2) * PAGE_BYTES;
-        w.bytes = bytes;
-        records.push_back(w);
-    }
-    return records;
-}
-
-void modify_all(Lab &l, const std::vector<Write> &records, bool reads, bool writes)
-{
-    for (size_t i = 0; i < RECORDS; i += 2)
-        l.modify(&records[i], 2, reads, writes);
-}
-
-/* Another process, which does the same all the time. */
-class Neighbour
-{
-  public:
-    Neighbour(Lab &l, uint32_t bytes)
-    {
-        void *shared =
-            mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (shared == MAP_FAILED)
-            fail("no memory to share: %s", std::strerror(errno));
-        board_ = new (shared) Board();
-        pid_ = fork();
-        if (pid_ < 0)
-            fail("fork: %s", std::strerror(errno));
-        if (pid_ == 0)
-            live(l, records_from(settings.file_bytes() / PAGE_BYTES / 2, bytes));
-    }
-
-    ~Neighbour()
-    {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, nullptr, 0);
-        munmap(board_, sizeof(Board));
-    }
-
-    Neighbour(const Neighbour &) = delete;
-    Neighbour &operator=(const Neighbour &) = delete;
-
-    /* Returns when it has done so once. */
-    void begin(size_t side)
-    {
-        board_->side = side;
-        for (const uint64_t before = board_->times; board_->times < before + 2;)
-            if (waitpid(pid_, nullptr, WNOHANG) != 0)
-                fail("the other process died");
-    }
-
-  private:
-    struct Board {
-        std::atomic<size_t> side{0};
-        std::atomic<uint64_t> times{0};
-    };
-
-    [[noreturn]] void live(Lab &l, const std::vector<Write> &records)
-    {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        l.map_again();
-        for (;; board_->times++)
-            modify_all(l, records, board_->side != 1, board_->side != 0);
-    }
-
-    Board *board_;
-    pid_t pid_;
-};
-
-/* Each side goes through all records once, so that none is read from a cache. */
-std::vector<Values> repeat_modify(uint32_t bytes, bool beside)
-{
-    Lab &l = get_lab();
-    std::unique_ptr<Neighbour> neighbour;
-    if (beside)
-        neighbour = std::make_unique<Neighbour>(l, bytes);
-    std::vector<Write> records = records_from(0, bytes);
-    std::vector<Values> values = bench::interleave(
-        3, settings.rounds(),
-        [&] { std::shuffle(records.begin(), records.end(), l.stream().random()); },
-        [&](size_t side) {
-            if (neighbour)
-                neighbour->begin(side);
-            modify_all(l, records, false, true);
-            return bench::ns_of([&] { modify_all(l, records, side != 1, side != 0); }) /
-                   (RECORDS / 2);
-        });
-    values[2]["of_parts"] = values[2]["ns"] / (values[0]["ns"] + values[1]["ns"]);
-    return values;
-}
-
-Case modify_case(const char *size, uint32_t bytes, bool beside)
-{
-    Case c;
-    c.name = std::string("modify/") + size + (beside ? "/2" : "");
-    c.sides = {"reads", "writes", "both"};
-    c.goals = {{"both", "of_parts", 1.15}};
-    c.repeat = [bytes, beside] { return repeat_modify(bytes, beside); };
-    c.promise = promise_one;
-    return c;
+    return bench::modify_case(std::string("modify/") + size,
+                              [bytes] { return get_lab().modify(bytes); });
 }
 
 std::vector<Case> cases()
@@ -590,12 +449,9 @@ std::vector<Case> cases()
             one_case(),
             together_case(),
             read_case(),
-            modify_case("64", 64, false),
-            modify_case("1K", 1024, false),
-            modify_case("5000", 5000, false),
-            modify_case("64", 64, true),
-            modify_case("1K", 1024, true),
-            modify_case("5000", 5000, true)};
+            modify_case("64", 64),
+            modify_case("1K", 1024),
+            modify_case("5000", 5000)};
 }
 
 } // namespace

@@ -236,9 +236,12 @@ int plain_give_back(struct file *f, struct plain_job *job)
                    chunks = (places + each - 1) / each, end = clock_ns() + TURN_MS * 1000000u;
     if (places == UINT64_MAX)
         return -1;
-    space_forget_all(f);
-    if (make_clean(f, 0, reflection_end(f, places)) < 0)
-        return -1;
+    /* Later turns dirty nothing. If another process came between, the first one is made again. */
+    if (job->next == 0) {
+        space_forget_all(f);
+        if (make_clean(f, 0, reflection_end(f, places)) < 0)
+            return -1;
+    }
     FOR_EACH_META(chunk, f->pairing.reflection, format, job->next, chunks)
     {
         if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)

@@ -336,8 +336,11 @@ static int stage(struct connection *c, const void *from, int n, sqlite3_int64 of
     c->counter =
         mask_counter(header); /* if the connection keeps SHARED it does not read it again */
     /* A page that is no header, as of a database that gets encrypted, has no mask, and SQLite's own VFS refuses it as it is. The guard's
-     * bytes must not be put into it; and the file itself may have it from now on. */
+     * bytes must not be put into it; and the file itself may have it from now on. The transaction begins before: data_give_up() sets the guard
+     * again if there is one. */
     if (!mask_cover(header) && db->guarded) {
+        if (pending_begin(&c->pending) < 0)
+            return -1;
         db->guarded = false;
         if (db->memory)
             locks_set(&db->locks, LOCKS_MASKED, false);

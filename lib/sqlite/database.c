@@ -426,10 +426,9 @@ static void end(struct connection *c, bool fast)
     }
     database_unmap_plain(db);
     (void)database_unmap(c, !fast && is_last);
-    if (db->memory) {
+    if (db->memory)
         locks_close_door(&db->locks, is_last);
-        (void)mask_lock(db->fd, F_UNLCK);
-    }
+    (void)mask_lock(db->fd, F_UNLCK);
     db->memory = false;
 }
 

@@ -73,7 +73,8 @@ char *database_plain(const struct connection *c);
 int database_fault_of_map(const struct connection *c, int code);
 
 /* Unmaps the database, if it is mapped. makes_plain: makes the file plain, unless the process may not write to it or others have it
- * mapped; then this process has SQLite's PENDING lock, or mask_lock(). A failure is logged: false. The caller holds db->mapping. */
+ * mapped; then this process has SQLite's PENDING lock, or mask_lock(), which the caller gives back. A failure is logged: false. The
+ * caller holds db->mapping. */
 bool database_unmap(struct connection *c, bool makes_plain);
 
 /* Takes the connection off the list. The last one unmaps the file, and makes it plain unless c->wants.unmap_fast. A failure is

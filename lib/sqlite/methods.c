@@ -55,7 +55,7 @@ static int leave(struct connection *c, int result)
 static int commit(struct connection *c)
 {
     int r = c->pending.tx ? data_finish(c) : SQLITE_OK;
-    /* The process ends: what was staged is gone. */
+    /* The process ends: what was staged is gone (database.c, at_exit()). With a journal on the disk nothing was. */
     if (c->db->gone && c->lock >= SQLITE_LOCK_RESERVED && c->rollback != JOURNAL_ON_DISK)
         r = SQLITE_IOERR_FSYNC;
     if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
@@ -228,9 +228,8 @@ static int control(struct connection *c, int what, void *arg)
     switch (what) {
     case SQLITE_FCNTL_SYNC:
         /* All is written, and xSync comes unless synchronous is OFF. No commit is made here: a VFS above that holds writes back until
-         * xSync may still have some, and a rollback would be committed in part. With a journal on the disk nothing is staged; and
-         * what was staged when the process began to end is lost (database.c, at_exit()). */
-        return c->db->gone && c->rollback != JOURNAL_ON_DISK ? SQLITE_IOERR_FSYNC : SQLITE_OK;
+         * xSync may still have some, and a rollback would be committed in part. */
+        return SQLITE_OK;
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         r = commit(c);
         if (r !=

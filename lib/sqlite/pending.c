@@ -8,8 +8,7 @@ enum { WAIT_MS = 60000 };
 /* What a database grows to by default (database.c), and a little more: VACUUM writes all of it. */
 #define MAX_BYTES ((64ull << 30) + (32u << 20))
 
-/* Begins a transaction, unless there is one. */
-static int begin(struct pending *s)
+int pending_begin(struct pending *s)
 {
     if (s->tx)
         return 0;
@@ -43,7 +42,7 @@ static void make_room(struct pending *s, sqlite3_int64 size)
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const sqlite3_int64 end = offset + n;
-    if (begin(s) < 0)
+    if (pending_begin(s) < 0)
         return -1;
     if (end > s->size && end > s->room)
         make_room(s, end);
@@ -59,7 +58,7 @@ int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset)
 
 int pending_resize(struct pending *s, sqlite3_int64 size)
 {
-    if (begin(s) < 0 || ato_tx_ftruncate(s->tx, s->view, size) < 0)
+    if (pending_begin(s) < 0 || ato_tx_ftruncate(s->tx, s->view, size) < 0)
         return -1;
     s->size = size;
     return 0;
@@ -67,7 +66,7 @@ int pending_resize(struct pending *s, sqlite3_int64 size)
 
 int pending_hint(struct pending *s, sqlite3_int64 size)
 {
-    if (begin(s) < 0)
+    if (pending_begin(s) < 0)
         return -1;
     if (size <= s->room)
         return 0;

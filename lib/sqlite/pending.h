@@ -19,6 +19,9 @@ struct pending {
     sqlite3_int64 room; /* the file has this length already; 0: as `had` */
 };
 
+/* Begins a transaction, unless there is one. So does each call that stages something. */
+int pending_begin(struct pending *s);
+
 int pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset);
 int pending_read(struct pending *s, void *to, int n, sqlite3_int64 offset);
 int pending_resize(struct pending *s, sqlite3_int64 size);

@@ -9,6 +9,7 @@
 #include "share_memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +77,10 @@ static int unlock_below(struct connection *c, int before, int level)
             mask_read(db->view, database_length(db), header) == 0 && mask_is_on(header) &&
             share_memory_go_on(c, level))
             below = SQLITE_LOCK_NONE;
-        else
+        else {
             (void)database_unmap(c, true);
+            (void)mask_lock(db->fd, F_UNLCK); /* taken if the locks of the VFS below were lost */
+        }
     }
     const int r = c->below->xUnlock(c->file, below);
     if (below == SQLITE_LOCK_NONE && !db->memory) {

@@ -177,7 +177,8 @@ static int find_orphan(struct pairing *pr, const struct attribute *a,
 
 /* Returns 1 if the source of a copy, whose attribute that is, is known to have had all slices in O when it was copied; 0 if not; -1. Its present
  * state is not enough: it may have been deployed since. But each session with stores leaves a new mtime, and a tool that copies
- * attributes copies mtime too. */
+ * attributes copies mtime too. The first manifest of the source that has this mtime decides; that in the folder that the attribute
+ * names comes before one that was copied at an earlier moment. */
 static int source_was_plain(const struct pairing *pr, const struct attribute *a, const char *wish)
 {
     const struct pairing_names n = pairing_names(a->inode);
@@ -185,10 +186,11 @@ static int source_was_plain(const struct pairing *pr, const struct attribute *a,
     struct manifest_record r;
     struct stat st = {0};
     int plain = 0, there, named = 0, found = 0;
+    bool knows = false;
     if (!f)
         return report_error(ENOMEM, "no memory to look for the source of %s", pr->path);
     f->fd = -1;
-    for (unsigned i = 0; plain == 0 && (there = next_folder(pr, a, wish, &i, f)) != 0;) {
+    for (unsigned i = 0; plain == 0 && !knows && (there = next_folder(pr, a, wish, &i, f)) != 0;) {
         const int fd = there < 0 ? -1
                                  : folder_open_file(f, n.manifest, O_RDONLY, &pr->identity.trust,
                                                     "the manifest");
@@ -203,10 +205,11 @@ static int source_was_plain(const struct pairing *pr, const struct attribute *a,
             (found = area_read(fd, &r, NULL, NULL)) < 0 ||
             (fstatat(f->fd, n.reflection, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT))
             plain = folder_error(f, n.manifest, "cannot read the pairing of");
-        else
-            plain = !holds && named && st.st_mode && found == MANIFEST_VALID &&
-                    memcmp(r.id, a->id, 16) == 0 && r.inode == a->inode &&
-                    r.state == MANIFEST_CLEAN && identity_unwritten(&pr->identity, &r);
+        else {
+            knows = found == MANIFEST_VALID && memcmp(r.id, a->id, 16) == 0 &&
+                    r.inode == a->inode && identity_unwritten(&pr->identity, &r);
+            plain = knows && !holds && named && st.st_mode && r.state == MANIFEST_CLEAN;
+        }
         KEEP_ERRNO();
         close(fd);
     }

@@ -233,14 +233,15 @@ int orphan_adopt(struct pairing *pr)
     /* persist-order U1 (readers: lookup(), orphan_look()): the attribute, by which an interrupted reunion is found, the
      * content, which the restore may not have synced, and the folder's names are durable before the record. (So are reflection and
      * manifest, by adopt().) */
-    /* In its place, a reflection without a manifest has no content: a birth or a removal was interrupted. */
-    if (!is_in_place(pr) && fsops->unlinkat(pr->folder.fd, own.reflection, 0) < 0 &&
-        errno != ENOENT)
-        return folder_error(&pr->folder, own.reflection, "cannot remove the leftover reflection");
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, false) < 0)
         return -1;
     if (fsops_fsync(pr->original) < 0 || fstat(pr->original, &st) < 0)
         return report_errno(errno, "cannot make %s durable", pr->path);
+    if (!is_in_place(pr) && folder_has(&pr->folder, own.manifest))
+        return report_error(EBUSY,
+                            "%s cannot be joined with its reflection: another file with this inode "
+                            "number has just got the manifest %s/%s. Make that one plain first",
+                            pr->path, pr->folder.path, own.manifest);
     if (!is_in_place(pr) && identity_random(r->id, sizeof(r->id)) < 0)
         return -1;
     identity_to_record(&pr->identity, r);
@@ -265,8 +266,13 @@ int orphan_rename(struct pairing *pr)
     const struct pairing_names was = pr->names, own = pairing_names(pr->identity.inode);
     const struct folder *f = &pr->folder;
     if (!is_in_place(pr)) {
-        /* ENOENT: renamed by a process that died. */
-        if (fsops->renameat(f->fd, was.reflection, own.reflection) < 0 && errno != ENOENT)
+        int r = fsops->renameat(f->fd, was.reflection, own.reflection);
+        /* Without a manifest it has no content: a birth or a removal was interrupted. */
+        if (r < 0 && errno == EEXIST && !folder_has(f, own.manifest)) {
+            (void)fsops->unlinkat(f->fd, own.reflection, 0);
+            r = fsops->renameat(f->fd, was.reflection, own.reflection);
+        }
+        if (r < 0 && errno != ENOENT) /* renamed by a process that died */
             return folder_error(f, own.reflection, "cannot rename a reflection to");
         /* persist-order U3 (reader: adopt()): the reflection has its new name durably before the manifest, by which it is
          * found. */

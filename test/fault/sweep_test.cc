@@ -5,16 +5,20 @@
 // and a process of its own.
 #include "life.h"
 #include "model/rig.h"
+#include "support/faults.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
 #include <map>
 #include <set>
 #include <string>
+
+#include <unistd.h>
 
 namespace fault
 {
@@ -194,5 +198,32 @@ INSTANTIATE_TEST_SUITE_P(Scenes, LongSweep,
                          testing::ValuesIn(is_thin() ? std::vector<Case>() : cases(false)),
                          name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongSweep);
+
+// The space of a reflection is given back in turns of half a second. Only the first one syncs, if no process came between.
+TEST(GivingBack, SyncsTheReflectionOnceForAllTurns)
+{
+    const size_t bytes = 1100 * 4096;
+    if (disk_folder().empty())
+        GTEST_SKIP() << "no file system on a disk here";
+    const TempDir dir(disk_folder());
+    write_file(dir / "file", pattern(bytes, 1));
+    Mapped m(dir / "file", options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
+    ASSERT_TRUE(m && m.write(0, pattern(bytes, 2))) << m.sentence;
+    ASSERT_EQ(ato_deploy(m.base, bytes), 0) << ato_errormsg();
+    ASSERT_EQ(ato_reclaim(m.base, bytes), 0) << ato_errormsg();
+    FsFaults calls;
+    calls.before = [](const FsCall &call) {
+        if (call.op == std::string("fallocate"))
+            usleep(510 * 1000);
+        return GO_ON;
+    };
+    injector::begin(nullptr);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    const injector::Heard heard = injector::end();
+    EXPECT_GE(calls.count("fallocate"), 2) << "there was one turn only";
+    EXPECT_EQ(std::count_if(heard.calls.begin(), heard.calls.end(),
+                            [](const Call &call) { return !strcmp(call.name, "msync"); }),
+              1);
+}
 
 } // namespace fault

@@ -316,6 +316,23 @@ TEST_F(Pairing, CopyOfAFileWithAllSlicesAtHomeIsAnOrdinaryFile)
     expect_maps(now);
 }
 
+// The folder was copied while its file was plain, and the file once more later. A killed process has left the time of modification as it
+// was, so that the copied manifest fits the second copy, too; the one of the source knows better.
+TEST_F(Pairing, CopyIsNotTakenForOneOfAnEarlierMoment)
+{
+    leave_nothing();
+    const Bytes before = content;
+    ASSERT_TRUE(hazards::run_in(dir.path(), "rm -rf b && cp -a a b"));
+    killed(*this);
+    ASSERT_TRUE(hazards::run_in(dir.path(), "cp -a a/file b/copy"));
+    expect_no(far("copy"), ESTALE, {far("copy"), "was copied or moved while it was not plain"});
+    // The first copy stays one of a plain file when the source has another time.
+    leave_slices();
+    now = far("file");
+    content = before;
+    expect_maps(now);
+}
+
 // The source of the copy cannot be found. Without the attribute the bytes of the copy count.
 TEST_F(Pairing, CopyWithoutTheAttributeIsMappedWithItsOwnBytes)
 {

@@ -296,6 +296,47 @@ TEST_F(Restored, FileWithItsOldNumberIsAnErrorToo)
     EXPECT_NE(attribute_of(now), "");
 }
 
+// While the two are being joined another file gets a pairing under that number: one of another file system, in a folder that was chosen for
+// both. Its reflection stays.
+TEST_F(Restored, IsNotJoinedIfItsPlaceIsTakenMeanwhile)
+{
+    leave_slices();
+    // Before the step that decides, and after it.
+    for (const auto &[call, error] : {std::pair{"fsetxattr", EBUSY}, {"renameat", EEXIST}}) {
+        ASSERT_TRUE(restore("cp -a a b"));
+        const Bytes theirs = pattern(SIZE, 5), manifest = read_file(there + ".manifest");
+        {
+            FsFaults calls;
+            calls.before = [&, at = std::string(call)](const FsCall &c) {
+                if (c.op == at && !exists(manifest_of(now))) {
+                    write_file(manifest_of(now), manifest);
+                    write_file(reflection_of(now), theirs);
+                }
+                return GO_ON;
+            };
+            Mapped m(now, prefer(ATO_PREFER_REFLECTION));
+            EXPECT_FALSE(m);
+            EXPECT_EQ(m.error, error) << m.sentence;
+            EXPECT_NE(m.sentence.find(reflection_of(now)), std::string::npos) << m.sentence;
+        }
+        EXPECT_EQ(read_file(reflection_of(now)), theirs);
+        EXPECT_EQ(read_file(manifest_of(now)), manifest);
+        ASSERT_TRUE(exists(there));
+        fs::remove(reflection_of(now));
+        fs::remove(manifest_of(now));
+        expect_joined();
+    }
+}
+
+// A birth was cut there whose manifest a power cut took. Its reflection holds nothing.
+TEST_F(Restored, IsJoinedInThePlaceOfALeftoverReflection)
+{
+    leave_slices();
+    ASSERT_TRUE(restore("cp -a a b"));
+    write_file(reflection_of(now), Bytes(SIZE));
+    expect_joined();
+}
+
 // Any call fails, or the process dies before it: a later map refuses again, or joins the two.
 TEST_F(Restored, JoiningMayFailOrBeCutAnywhere)
 {

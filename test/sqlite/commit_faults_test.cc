@@ -10,9 +10,11 @@
 
 #include "support/child.h"
 #include "support/injector.h"
+#include "support/mapped.h"
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <sys/mman.h>
 
 namespace sql
@@ -225,5 +227,60 @@ TEST_P(Commit, HasItsEffectOrNoneIfACallFails)
 
 INSTANTIATE_TEST_SUITE_P(, Commit, testing::ValuesIn(statements),
                          [](const auto &of) { return std::string(of.param.name); });
+
+/* A first page that is no header ends the guard. If it cannot be staged the database stays masked, and gets the guard back: after a kill
+ * the file is made plain by that alone. */
+TEST_F(Lab, AFirstPageThatCannotBeStagedLeavesTheGuard)
+{
+    const std::string noise(4096, '\7');
+    auto *told = static_cast<Told *>(
+        mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(told, MAP_FAILED);
+    const auto kill_within = [&](const std::function<void(const Db &)> &what) {
+        ASSERT_EQ(support::in_child([&] {
+                      what(Db(path()));
+                      return support::CUT;
+                  }),
+                  support::CUT);
+    };
+    const auto write = [&](const Db &db, const injector::Fault *fault) {
+        sqlite3_file *file = nullptr;
+        sqlite3_file_control(db.handle, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+        const sqlite3_io_methods *m = file->pMethods;
+        for (const int level : {SQLITE_LOCK_SHARED, SQLITE_LOCK_RESERVED, SQLITE_LOCK_EXCLUSIVE})
+            (void)m->xLock(file, level);
+        injector::begin(fault);
+        (void)m->xWrite(file, noise.data(), 4096, 0);
+        const injector::Heard heard = injector::end();
+        (void)m->xUnlock(file, SQLITE_LOCK_NONE);
+        if (fault)
+            _exit(support::CUT);
+        told->ncalls = heard.calls.size();
+        std::copy(heard.calls.begin(), heard.calls.end(), told->calls);
+    };
+    make();
+    kill_within([&](const Db &db) {
+        db.run("UPDATE t SET b=a");
+        _exit(support::CUT);
+    });
+    kill_within([&](const Db &db) { write(db, nullptr); });
+    ASSERT_GT(told->ncalls, 0u);
+    for (size_t i = 0; i < told->ncalls; i++) {
+        const injector::Fault fault = {told->calls[i], *told->calls[i].errors, injector::ONCE};
+        SCOPED_TRACE(fault.call.name);
+        kill_within([&](const Db &db) {
+            db.run("UPDATE t SET b=a+1");
+            _exit(support::CUT);
+        });
+        kill_within([&](const Db &db) { write(db, &fault); });
+        {
+            support::Mapped by_libato(path());
+            ASSERT_TRUE(by_libato) << by_libato.sentence;
+            ASSERT_EQ(by_libato.unmap(ATO_UNMAP_SPATIAL), 0) << by_libato.sentence;
+        }
+        EXPECT_EQ(stock_sum(path()), "6");
+    }
+    munmap(told, sizeof(Told));
+}
 
 } // namespace sql

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -431,12 +432,13 @@ TEST_F(SqliteErrors, AnExitDuringATransactionRollsItBack)
     EXPECT_EQ(stock_sum(path()), "6");
 }
 
-/* Goes on in the child of the next test, after the VFS has left all databases: destructors with the lowest number run last. */
-static const Db *goes_on;
+/* Goes on in the child of the next tests, after the VFS has left all databases: destructors with the lowest number run last. Returns
+ * whether it committed. */
+static const std::function<bool()> *goes_on;
 static void __attribute__((destructor(101))) go_on()
 {
     if (goes_on)
-        _exit(goes_on->run("UPDATE s SET b=9; COMMIT") == SQLITE_OK ? 1 : 0);
+        _exit((*goes_on)() ? 1 : 0);
 }
 
 /* Another thread may be within a transaction during an exit: half of it is rolled back, and the other half must not be committed. */
@@ -445,13 +447,44 @@ TEST_F(SqliteErrors, WhatGoesOnDuringAnExitIsNotCommitted)
     make();
     MUST(Db(path()), "CREATE TABLE s(b); INSERT INTO s VALUES(1); " + fill("t", 10, 300));
     EXPECT_EQ(support::in_exiting_child([&] {
-                  goes_on = new Db(path());
-                  return goes_on->run("PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a*3");
+                  const auto *db = new Db(path());
+                  goes_on = new std::function<bool()>(
+                      [=] { return db->run("UPDATE s SET b=9; COMMIT") == SQLITE_OK; });
+                  return db->run("PRAGMA cache_size=5; BEGIN; UPDATE t SET b=a*3");
               }),
               0);
     const Db db(path());
     EXPECT_EQ(db.number("SELECT count(*) FROM t WHERE b=a*3"), 0);
     EXPECT_EQ(db.number("SELECT b FROM s"), 1);
+}
+
+/* All pages are staged when the exit begins. SQLite syncs next, or, with synchronous=OFF, only says that it has committed. */
+TEST_F(SqliteErrors, WhatIsStagedWhenAnExitBeginsIsNoSuccess)
+{
+    for (const bool syncs : {true, false}) {
+        make();
+        EXPECT_EQ(support::in_exiting_child([&] {
+                      const auto *db = new Db(path());
+                      std::string page(4096, 0);
+                      sqlite3_file *file = nullptr;
+                      sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+                      const sqlite3_io_methods *m = file->pMethods;
+                      goes_on = new std::function<bool()>([=] {
+                          return (syncs ? m->xSync(file, SQLITE_SYNC_NORMAL)
+                                        : m->xFileControl(file, SQLITE_FCNTL_COMMIT_PHASETWO,
+                                                          nullptr)) == SQLITE_OK;
+                      });
+                      int r = 0;
+                      for (const int level :
+                           {SQLITE_LOCK_SHARED, SQLITE_LOCK_RESERVED, SQLITE_LOCK_EXCLUSIVE})
+                          r |= m->xLock(file, level);
+                      r |= m->xRead(file, page.data(), 4096, 0);
+                      return r | m->xWrite(file, page.data(), 4096, 0);
+                  }),
+                  0)
+            << syncs;
+        ASSERT_EQ(unlink(path().c_str()), 0);
+    }
 }
 
 TEST_F(SqliteErrors, AnExitingChildKeepsTheTransactionOfItsParent)

@@ -405,4 +405,30 @@ TEST_F(SqliteOutside, AFirstTransactionThatLostItsLocksIsRolledBack)
     }
 }
 
+/* A rollback finds those locks lost, and a reader has got one meanwhile: the file is unmapped, under PENDING, and others may write. */
+TEST_F(SqliteOutside, ARollbackThatLostItsLocksKeepsNoneThatItTookInstead)
+{
+    make();
+    Db db(path());
+    MUST(db, "PRAGMA cache_size=5; BEGIN; " + fill("t", 10, 300));
+    (void)support::read_file(path());
+    support::Peer reader([&](const auto &wait) {
+        struct flock shared = {};
+        shared.l_type = F_RDLCK;
+        shared.l_start = 0x40000002;
+        shared.l_len = 510;
+        if (fcntl(open(path().c_str(), O_RDONLY), F_SETLK, &shared) < 0)
+            return 1;
+        wait();
+        return 0;
+    });
+    ASSERT_TRUE(reader.is_ready());
+    MUST(db, "ROLLBACK");
+    EXPECT_EQ(reader.end(), 0);
+    ASSERT_EQ(other.open_stock(path()), SQLITE_OK);
+    EXPECT_EQ(other.run("INSERT INTO t VALUES(5, 'five')"), SQLITE_OK) << other.error();
+    EXPECT_EQ(other.close(), SQLITE_OK);
+    EXPECT_EQ(db.number("SELECT sum(a) FROM t"), 11);
+}
+
 } // namespace sql
