@@ -49,10 +49,21 @@ static int choose_slot(struct pairing *pr, const struct shared_slot *all)
         pr->path, MANIFEST_SLOTS);
 }
 
+/* Returns the inode of this process's pid namespace. With MUTEX_FILES. */
+static uint64_t pid_namespace(pid_t pid)
+{
+    static pid_t of; /* a forked child may be in another one */
+    static uint64_t is;
+    struct stat st;
+    if (of != pid)
+        is = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+    of = pid;
+    return is;
+}
+
 int attach_enter(struct file *f)
 {
     struct pairing *pr = &f->pairing;
-    struct stat st;
     const uint64_t n = SHARED_THREADS_BYTES;
     if (choose_slot(pr, f->shared.slots) < 0 ||
         shared_allocate(&f->shared, SHARED_THREADS_AT + pr->slot * n, n, "a process") < 0)
@@ -62,7 +73,7 @@ int attach_enter(struct file *f)
     __atomic_store_n(&s->generation, s->generation + 1, __ATOMIC_RELAXED);
     s->threads = 0;
     s->pid = (uint32_t)getpid();
-    s->pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+    s->pid_namespace = pid_namespace(getpid());
     f->holder = shared_holder_of(&f->shared, pr->slot);
     f->shared.header->entered++;
     if (f->shared.header->slots_used <= pr->slot)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,16 +218,24 @@ int identity_random(void *bytes, size_t n)
     return 0;
 }
 
-void identity_boot(uint8_t boot_id[16])
+static uint8_t boot[16];
+
+static void read_boot(void)
 {
     char text[64] = {0};
-    memset(boot_id, 0, 16);
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     ssize_t n = read(fd, text, sizeof(text) - 1);
     close(fd);
     const char *at = text;
-    for (int i = 0; n > 0 && i < 16 && sscanf(at, "%2hhx", &boot_id[i]) == 1; i++)
+    for (int i = 0; n > 0 && i < 16 && sscanf(at, "%2hhx", &boot[i]) == 1; i++)
         at += at[2] == '-' ? 3 : 2;
+}
+
+void identity_boot(uint8_t boot_id[16])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_boot);
+    memcpy(boot_id, boot, sizeof(boot));
 }
