@@ -30,6 +30,9 @@ int ownership_give(const struct trust *file, int fd)
     if (fstat(fd, &st) < 0)
         return -1;
     mode_t narrow = st.st_mode & mode_for(file, &st);
+    if (st.st_uid == file->owner && st.st_gid == file->group &&
+        (st.st_mode & 07777) == mode_for(file, &st))
+        return 0;
     if ((st.st_mode & 07777) != narrow && fsops->fchmod(fd, narrow) < 0)
         return -1;
     if ((st.st_uid != file->owner || st.st_gid != file->group) &&

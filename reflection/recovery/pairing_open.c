@@ -181,10 +181,11 @@ static int check_file_system(int fd, const struct pairing_wish *wish, const char
                 : 0;
 }
 
-static enum outcome try_to_find(struct pairing *pr, const struct pairing_wish *wish)
+/* `known`: pr->identity has just been found out. It is found out again under the lock. */
+static enum outcome try_to_find(struct pairing *pr, const struct pairing_wish *wish, bool known)
 {
     folder_close(&pr->folder);
-    if (identity_of(pr->original, &pr->identity) < 0)
+    if (!known && identity_of(pr->original, &pr->identity) < 0)
         return -1;
     /* A file that is plain can be read anywhere. */
     if (!wish->only_looks && check_file_system(pr->original, wish, "the file", pr->path) < 0)
@@ -215,11 +216,11 @@ static enum outcome try_to_find(struct pairing *pr, const struct pairing_wish *w
  * this many naps, one second. */
 enum { NAPS = 500 };
 
-int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
+static int find(struct pairing *pr, const struct pairing_wish *wish, bool known)
 {
     pairing_let_go(pr);
-    for (int naps = 0;;) {
-        const enum outcome r = try_to_find(pr, wish);
+    for (int naps = 0;; known = false) {
+        const enum outcome r = try_to_find(pr, wish, known);
         if (r == DONE)
             return 0;
         pairing_let_go(pr);
@@ -238,6 +239,11 @@ int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
     }
 }
 
+int pairing_find(struct pairing *pr, const struct pairing_wish *wish)
+{
+    return find(pr, wish, false);
+}
+
 int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
                  const struct pairing_wish *wish)
 {
@@ -252,7 +258,7 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     pr->original = wish->borrow ? fd : folder_reopen(fd, pairing_access(wish));
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
-    const int r = identity_path(fd, identity, pr->path) < 0 ? -1 : pairing_find(pr, wish);
+    const int r = identity_path(fd, identity, pr->path) < 0 ? -1 : find(pr, wish, true);
     if (r < 0)
         pairing_close(pr);
     return r;
