@@ -3,6 +3,7 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/commit/lanes.h"
+#include "lib/commit/log.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -156,7 +157,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
         return -1;
     f->shared.header->settled = flushed || pr->settled;
     f->shared.header->written = !pr->settled; /* a process that died did not stamp what it wrote */
-    if (place_build(f, pr->size) < 0 || attach_enter(f) < 0)
+    if (place_build(f, pr->size) < 0 || (f->logged && log_attach(f) < 0) || attach_enter(f) < 0)
         return -1;
     return pr->newborn && generation == pr->record.shm_generation ? 0 : pairing_use(pr, generation);
 }
@@ -199,6 +200,7 @@ static void abandon(struct file *f)
 }
 
 static_assert(ATO_FORMAT_SPARSE - ATO_FORMAT_DENSE == (int)LAYOUT_SPARSE &&
+                  ATO_FORMAT_LOG - ATO_FORMAT_DENSE == (int)LAYOUT_LOG &&
                   ATO_FORMAT_AUTO - ATO_FORMAT_DENSE == FORMAT_AUTO,
               "the formats of ato.h are those of the media, from 1 on");
 
@@ -225,6 +227,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
         return -1;
     f->persist = f->pairing.persist;
     f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
+    f->logged = f->pairing.record.format == LAYOUT_LOG;
     file_set_limit(f, f->pairing.size, wish);
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
@@ -389,6 +392,13 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         l->complete = false;
     }
     l->entered = f->shared.header->entered;
+    /* Another program overwrote the file: what the log has is kept beside it. */
+    if (f->logged && guard_check(&f->pairing, &f->pairing.record.guard, f->pairing.size) < 0) {
+        l->doubt = !l->plain;
+        return l->plain ? -1 : 0;
+    }
+    if (f->logged && log_checkpoint(f) < 0)
+        return -1;
     if (!l->plain) {
         /* What cannot be given back is kept. */
         return f->shared.header->gives_back && plain_give_back(f, &l->job) > 0 ? 1 : 0;

@@ -30,17 +30,17 @@ int options_take(void *to, size_t known, const void *from, const char *name)
     return 0;
 }
 
-/* Reads the variable `name`, which is one of three words. Returns the word's number, from 1; 1 if it is not set; -1 with EINVAL. */
-static int from_environment(const char *name, const char *const words[3])
+/* Reads the variable `name`, which is one of n words, and `all` lists them. Returns the word's number, from 1; 1 if it is not set; -1 with
+ * EINVAL. */
+static int from_environment(const char *name, const char *const *words, int n, const char *all)
 {
     const char *word = secure_getenv(name);
     if (!word || !*word)
         return 1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < n; i++)
         if (strcmp(word, words[i]) == 0)
             return i + 1;
-    return report_error(EINVAL, "%s '%.40s' is none of %s, %s, %s", name, word, words[0], words[1],
-                        words[2]);
+    return report_error(EINVAL, "%s '%.40s' is none of %s", name, word, all);
 }
 
 int options_choose_policy(int policy)
@@ -48,7 +48,9 @@ int options_choose_policy(int policy)
     static const char *const names[] = {"lazy", "gather", "eager"};
     if (policy < ATO_READ_DEFAULT || policy > ATO_READ_EAGER)
         return report_error(EINVAL, "read policy %d is not known", policy);
-    return policy == ATO_READ_DEFAULT ? from_environment("ATO_READ_POLICY", names) : policy;
+    return policy == ATO_READ_DEFAULT
+               ? from_environment("ATO_READ_POLICY", names, 3, "lazy, gather, eager")
+               : policy;
 }
 
 /* How long a plain call waits. It is the same for all of the process. */
@@ -83,7 +85,7 @@ static int add_flag(struct ato_options *o, const char *name, unsigned flag, char
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
-    static const char *const formats[] = {"dense", "sparse", "auto"};
+    static const char *const formats[] = {"dense", "sparse", "auto", "log"};
     if (options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
@@ -99,10 +101,10 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     o->read_policy = options_choose_policy(o->read_policy);
     if (o->read_policy < 0)
         return -1;
-    if (o->format < ATO_FORMAT_DEFAULT || o->format > ATO_FORMAT_AUTO)
+    if (o->format < ATO_FORMAT_DEFAULT || o->format > ATO_FORMAT_LOG)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_DEFAULT)
-        o->format = from_environment("ATO_FORMAT", formats);
+        o->format = from_environment("ATO_FORMAT", formats, 4, "dense, sparse, auto, log");
     if (o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)

@@ -8,6 +8,7 @@
 #include "lib/api/write.h"
 
 #include "lib/commit/deploy.h"
+#include "lib/commit/log.h"
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
 
@@ -20,6 +21,9 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     int r = 0;
     if (at->state->bitmap & bitmap_touched(begin, n))
         return 1;
+    /* A record of this slice would be copied over the word. None is appended meanwhile: the page is held. */
+    if (f->logged && log_checkpoint(f) < 0)
+        return -1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/commit.h"
 
+#include "lib/commit/log.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -19,7 +20,7 @@ int commit_flush(const struct held_page *pages, uint64_t n)
         const uint64_t first = pages[i].page;
         uint64_t last = first, o = 0;
         const char *r = NULL, *r_end = NULL;
-        if (f->persist.domain != PERSIST_MSYNC)
+        if (f->persist.domain != PERSIST_MSYNC || f->logged)
             return 0;
         for (next = i; next < n && pages[next].file == f && pages[next].page >= last &&
                        (f->sparse || pages[next].page - last < CHUNK_PAGES);
@@ -50,7 +51,7 @@ static int store_words(struct page_set *h)
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
             persist_store_word(&h->pages[i].file->persist, h->pages[i].homes.word,
-                               commit_new_bitmap(&h->pages[i]));
+                               show_bitmap(&h->pages[i]));
     uint64_t *last = NULL;
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
@@ -63,54 +64,6 @@ static int store_words(struct page_set *h)
         last = word;
     }
     return 0;
-}
-
-static uint64_t *size_word(const struct file *f)
-{
-    return (uint64_t *)(f->pairing.manifest + MANIFEST_SIZE_WORD);
-}
-
-/* ---- showing ---- */
-
-/* Makes the flips of all pages, and the size, visible in memory: at one moment for readers, since every page
- * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
- * they are durable by now. If the process is killed meanwhile, the marks stay, and nobody reads these pages, until another
- * process recovers them. Modelled in read.pml, and what follows a kill in takeover.pml. */
-static void show_all(const struct commit *c)
-{
-    struct page_set *h = c->set;
-    struct file *f = c->m->file;
-    struct shared_header *header = f->shared.header;
-    seam_point(SEAM_DURABLE, h);
-    seam_point(SEAM_FLIP, h);
-    if (c->resizes)
-        page_turn_mark(&header->sizing);
-    for (uint64_t i = 0; i < h->n; i++) {
-        if (!h->pages[i].pending)
-            continue;
-        seam_point(SEAM_FLIP, h);
-        page_turn_mark(h->pages[i].state);
-    }
-    for (uint64_t i = 0; i < h->n; i++) {
-        struct held_page *at = &h->pages[i];
-        seam_point(SEAM_FLIPPING, h);
-        if (at->pending)
-            page_set_bitmap(at->state, commit_new_bitmap(at));
-    }
-    if (c->resizes) {
-        /* Release: pairs with file_size(): a thread that sees a larger size sees the longer files. */
-        __atomic_store_n(&header->size, c->size, __ATOMIC_RELEASE);
-        f->pairing.size = c->size;
-        page_unmark_changed(&header->sizing);
-    }
-    for (uint64_t i = 0; i < h->n; i++) {
-        struct held_page *at = &h->pages[i];
-        if (!at->pending)
-            continue;
-        at->pending = 0;
-        seam_point(SEAM_FLIPPED, h);
-        page_unmark_changed(at->state);
-    }
 }
 
 /* ---- the commit ---- */
@@ -146,10 +99,10 @@ static int commit_rtm(const struct commit *c, uint64_t words)
     for (uint64_t i = 0; i < c->set->n; i++) {
         const struct held_page *at = &c->set->pages[i];
         if (at->pending)
-            flips[n++] = (struct persist_flip){at->homes.word, commit_new_bitmap(at)};
+            flips[n++] = (struct persist_flip){at->homes.word, show_bitmap(at)};
     }
     if (c->resizes)
-        flips[n++] = (struct persist_flip){size_word(f), manifest_encode_size(c->size)};
+        flips[n++] = (struct persist_flip){show_size_word(f), manifest_encode_size(c->size)};
     if (file_check(f) < 0) /* the stores may have met a fault (fault.h), before the first flip */
         return -1;
     /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
@@ -164,7 +117,7 @@ static int commit_rtm(const struct commit *c, uint64_t words)
     if (done && file_is_poisoned(f)) /* a word may have met a fault */
         return file_in_doubt(f, "a commit");
     if (done)
-        show_all(c);
+        show(c);
     return done;
 }
 
@@ -183,8 +136,7 @@ static int commit_words(const struct commit *c, uint64_t words)
         for (uint64_t i = 0; i < c->set->n; i++) {
             const struct held_page *at = &c->set->pages[i];
             if (at->pending)
-                lane_add(&w, (uint64_t)((const char *)at->homes.word - f->r),
-                         commit_new_bitmap(at));
+                lane_add(&w, (uint64_t)((const char *)at->homes.word - f->r), show_bitmap(at));
         }
         if (c->resizes)
             lane_add(&w, LANE_SIZE, manifest_encode_size(c->size));
@@ -200,8 +152,8 @@ static int commit_words(const struct commit *c, uint64_t words)
     if ((several && lanes_step(f, lane_commit, &w) < 0) || store_words(c->set) < 0)
         goto doubt;
     if (c->resizes) {
-        persist_store_word(&f->persist, size_word(f), manifest_encode_size(c->size));
-        if (file_flush_word(f, size_word(f)) < 0)
+        persist_store_word(&f->persist, show_size_word(f), manifest_encode_size(c->size));
+        if (file_flush_word(f, show_size_word(f)) < 0)
             goto doubt;
     }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
@@ -212,7 +164,7 @@ static int commit_words(const struct commit *c, uint64_t words)
     persist_fence(&f->persist);
     if (file_is_poisoned(f))
         goto doubt;
-    show_all(c);
+    show(c);
     if (!several)
         return 0;
     if (lanes_step(f, lane_retire, &w) < 0)
@@ -230,7 +182,7 @@ doubt:
 
 int commit_prepare(const struct mapping *m, struct page_set *h, uint64_t words)
 {
-    if (words < 2 || words > LANE_SMALL_WORDS || may_use_rtm(m, words))
+    if (words < 2 || words > LANE_SMALL_WORDS || m->file->logged || may_use_rtm(m, words))
         return 0;
     return lanes_take(m->file, words, &h->lane);
 }
@@ -239,12 +191,14 @@ int commit_run(const struct commit *c)
 {
     struct file *f = c->m->file;
     struct held_page *only = c->set->pages;
-    if (c->set->n == 1 && only->pending && !c->resizes)
+    if (c->set->n == 1 && only->pending && !c->resizes && !f->logged)
         return commit_page(only, bitmap_count(only->pending));
     uint64_t slices;
     const uint64_t pages = sum_up(c->set, &slices), words = pages + c->resizes;
     if (!words) /* what was compared may have been zeros */
         return file_check(f);
+    if (f->logged)
+        return log_commit(c, pages, slices);
     const struct tally under_way = under_way_begin(f);
     enum counter path = COUNT_COMMITS_RTM;
     int r = words > 1 && may_use_rtm(c->m, words) ? commit_rtm(c, words) : 0;
@@ -253,9 +207,19 @@ int commit_run(const struct commit *c)
         r = commit_words(c, words);
     }
     if (r >= 0 && pages)
-        commit_account(f, path, slices, pages);
+        show_account(f, path, slices, pages);
     under_way_end(under_way);
     return r < 0 ? -1 : 0;
+}
+
+int commit_page_synced(struct mapping *m, const struct held_page *at)
+{
+    struct page_set set;
+    page_set_init(&set);
+    set.small[0] = *at;
+    set.n = 1;
+    const struct commit c = {.set = &set, .m = m};
+    return commit_flush(set.pages, 1) < 0 ? -1 : commit_run(&c);
 }
 
 int commit_each_page(struct file *f, struct page_set *h)
@@ -274,7 +238,7 @@ int commit_each_page(struct file *f, struct page_set *h)
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            commit_show_one(&h->pages[i], false);
-    commit_account(f, COUNTERS, slices, pages);
+            show_one(&h->pages[i], false);
+    show_account(f, COUNTERS, slices, pages);
     return 0;
 }

@@ -11,16 +11,10 @@
 #define ATO_LIB_COMMIT_COMMIT_H
 
 #include "lib/commit/lanes.h"
+#include "lib/commit/show.h"
 #include "lib/file/page.h"
 #include "lib/file/under_way.h"
 #include "lib/page/page_set.h"
-
-struct commit {
-    struct page_set *set;    /* all its pages with pending slices are m's file's */
-    const struct mapping *m; /* whose flags hold */
-    bool resizes;            /* the file gets `size` */
-    uint64_t size;
-};
 
 /*
  * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and
@@ -31,6 +25,9 @@ struct commit {
  * medium failed so late that the commit is in doubt.
  */
 int commit_run(const struct commit *flip);
+
+/* commit_run() for one page of a file in domain msync. */
+int commit_page_synced(struct mapping *m, const struct held_page *at);
 
 /*
  * Takes a small lane if a commit of so many words will need one. For speed alone, before the stores
@@ -65,39 +62,6 @@ int commit_each_page(struct file *f, struct page_set *h);
 
 /* ---- one page ---- */
 
-/* Returns the bitmap of a page once its pending slices are valid. */
-static inline uint64_t commit_new_bitmap(const struct held_page *at)
-{
-    return at->state->bitmap ^ at->pending;
-}
-
-static inline void commit_account(const struct file *f, enum counter path, uint64_t slices,
-                                  uint64_t words)
-{
-    struct tally t = tally_of(f);
-    if (path != COUNTERS)
-        tally_add(t, path, 1);
-    tally_add(t, COUNT_FLIPS, words);
-    tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
-}
-
-/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
- * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void commit_show_one(struct held_page *at, bool changed)
-{
-    const uint64_t bitmap = commit_new_bitmap(at);
-    seam_point(SEAM_FLIP, at->state);
-    page_turn_mark(at->state);
-    seam_point(SEAM_FLIPPING, at->state);
-    page_set_bitmap(at->state, bitmap);
-    at->pending = 0;
-    seam_point(SEAM_FLIPPED, at->state);
-    if (changed)
-        page_unmark_changed(at->state);
-    else
-        page_turn_mark(at->state);
-}
-
 /* commit_run() for one page, whose pending mask is not empty. Inline, as store.h is. */
 static inline __attribute__((always_inline)) int commit_page(struct held_page *at, unsigned slices)
 {
@@ -107,7 +71,7 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
     const struct tally under_way = under_way_begin(at->file);
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
-    uint64_t value = commit_new_bitmap(at);
+    uint64_t value = show_bitmap(at);
     int r = 0;
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
@@ -123,8 +87,8 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
         if (__builtin_expect(file_is_poisoned(at->file), 0)) { /* the word may have met a fault */
             r = file_in_doubt(at->file, "a commit");
         } else {
-            commit_account(at->file, COUNT_COMMITS_SINGLE, slices, 1);
-            commit_show_one(at, true);
+            show_account(at->file, COUNT_COMMITS_SINGLE, slices, 1);
+            show_one(at, true);
         }
     }
     under_way_end(under_way);

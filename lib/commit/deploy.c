@@ -7,6 +7,7 @@
 #include "lib/commit/deploy.h"
 
 #include "lib/commit/commit.h"
+#include "lib/commit/log.h"
 #include "lib/file/page.h"
 #include "lib/file/place.h"
 #include "lib/file/space.h"
@@ -63,6 +64,8 @@ static int deploy_held(struct file *f, struct page_set *h)
 
 int deploy_committed(struct file *f, struct page_set *h)
 {
+    if (f->logged)
+        return log_checkpoint(f);
     /* persist-order W3 (reader: read.c, point 2): the flip becomes visible before the homes that it
      * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between them.
      * Here there is none, and non-temporal stores do not wait for earlier stores.
@@ -148,6 +151,8 @@ static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64
 
 int deploy_range(struct file *f, uint64_t first, uint64_t last)
 {
+    if (f->logged)
+        return log_checkpoint(f);
     uint64_t *found HEAP = malloc(2 * CHUNK_PAGES * sizeof(*found));
     if (!found)
         return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);

@@ -102,6 +102,8 @@ int reclaim_range(struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t place = f->sparse ? 0 : first, end = 0;
     int r, error = 0; /* an errno; the calls that follow it may change errno */
+    if (f->logged)    /* it has no RefPages */
+        return 0;
     if (space_waits(f)) {
         __atomic_store_n(&f->shared.header->gives_back, 1, __ATOMIC_RELAXED);
         return 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/file.h"
 
+#include "reflection/format/log.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/meta.h"
 
 #include "ato.h"
 
+#include <string.h>
 #include <unistd.h>
 
 void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
@@ -33,6 +35,10 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n)
 int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words,
                     uint64_t *pages)
 {
+    if (f->logged) {
+        memset(words, 0, n * sizeof(*words));
+        return 0;
+    }
     if (meta_read(f->pairing.reflection, file_format(f), first, n, words, pages) != (int64_t)n)
         return report_error(EIO,
                             "cannot read the bitmaps from place %llu on of the reflection of %s",
@@ -43,7 +49,7 @@ int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *
 uint64_t file_places(const struct file *f, uint64_t size)
 {
     if (!f->sparse)
-        return layout_pages(size);
+        return f->logged ? 0 : layout_pages(size);
     const off_t length = fsops_length(f->pairing.reflection);
     if (length < 0)
         report_errno(errno, "cannot find the length of the reflection of %s", f->pairing.path);
@@ -61,8 +67,10 @@ const char *file_what_is_cut(const struct file *f)
                 manifest = fsops_length(pr->lock);
     if (o >= 0 && (uint64_t)o < size)
         return "";
-    if (r >= 0 && (uint64_t)r < layout_reflection_bytes(file_format(f), size))
-        return "the reflection of ";
+    const uint64_t least = f->logged ? LOG_RING_AT + f->shared.header->log.capacity
+                                     : layout_reflection_bytes(file_format(f), size);
+    if (r >= 0 && (uint64_t)r < least)
+        return f->logged ? "the log of " : "the reflection of ";
     if (manifest >= 0 && manifest < MANIFEST_BYTES)
         return "the manifest of ";
     return shared_is_cut(&f->shared) ? "the shared memory of " : NULL;

@@ -45,7 +45,9 @@ struct file {
     char *o, *r;
     uint64_t viewed; /* bytes of the original, in whole pages, for which there are views; grows */
     struct shared shared;
-    bool sparse;                   /* its reflection is (place.h) */
+    bool sparse; /* its reflection is (place.h) */
+    bool
+        logged; /* its reflection is a log: `r` is memory of this process, where writes are put together */
     uint64_t limit;                /* bytes that the original may grow to */
     uint64_t max_size;             /* the same in whole pages: what `viewed` may grow to */
     uint32_t holder;               /* this process, as in page_state.holder */
@@ -198,7 +200,7 @@ static inline char *file_o(const struct file *f, uint64_t page)
 
 static inline uint32_t file_format(const struct file *f)
 {
-    return f->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
+    return f->sparse ? LAYOUT_SPARSE : f->logged ? LAYOUT_LOG : LAYOUT_DENSE;
 }
 
 /* The view of a sparse reflection reaches so far, so that homes that are computed from it lie in the view. Only a wrong value in shared

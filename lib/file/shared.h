@@ -71,6 +71,16 @@ struct page_state {
 
 #define GROUP_PAGES 4u
 
+/* The log of a file in domain `disk` (reflection/format/log.h, lib/commit/log.h). */
+struct shared_log {
+    /* As in its header. Changed by the holder of `checking`, who has `appending` too when capacity and origin change. */
+    uint64_t edition, salt, capacity, origin;
+    uint64_t start;   /* of the first record that may not be home */
+    uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
+    uint64_t durable; /* all records before this position are */
+    struct page_state appending, syncing, checking;
+};
+
 struct page_group {
     struct page_state pages[GROUP_PAGES];
 };
@@ -124,7 +134,8 @@ struct shared_thread {
     /* In bits 0-15 how many commits are under way (from before the first word is stored until all is visible), above them how
      * many are over (under_way.h). Not in the line of the reads: other processes look at it. */
     uint64_t commits;
-    uint64_t pad[15 - COUNTERS];
+    uint64_t records; /* in the same way: in the log, and not yet in the file (log.h) */
+    uint64_t pad[14 - COUNTERS];
 };
 
 struct shared_header {
@@ -159,6 +170,7 @@ struct shared_header {
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size, as a page's
      * with its content. */
     struct page_state sizing;
+    struct shared_log log;
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
@@ -167,7 +179,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 17
+#define SHARED_VERSION 18
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u

@@ -49,7 +49,7 @@ static int ask_chunk(struct file *f, uint64_t chunk)
     if (known & CHUNK_ASKED)
         return (int)known;
     uint64_t meta = layout_meta_page(LAYOUT_DENSE, chunk), data = UINT64_MAX;
-    if (!f->sparse && find_data(f, f->pairing.reflection, meta, &data) < 0)
+    if (!f->sparse && !f->logged && find_data(f, f->pairing.reflection, meta, &data) < 0)
         return -1;
     uint32_t found = CHUNK_ASKED | (data < meta + PAGE_BYTES ? CHUNK_META_WORDS : 0);
     /* How many pages of the original, the first ones, are known to have space. Whole pages only: if the last one is partly beyond the
@@ -285,9 +285,12 @@ int space_run_end(struct space_run *r)
 {
     struct file *f = r->file;
     const uint64_t end = r->page + r->n, each = layout_chunk(file_format(f));
+    if (f->logged) /* the commit stores to the original */
+        r->need |= PAGE_O_ALLOCATED;
     if (r->n && (r->need & PAGE_O_ALLOCATED) && allocate_o(f, r->page, r->n) < 0)
         return -1;
-    for (uint64_t page = r->page, next; (r->need & PAGE_R_ALLOCATED) && page < end; page = next) {
+    for (uint64_t page = r->page, next; !f->logged && (r->need & PAGE_R_ALLOCATED) && page < end;
+         page = next) {
         next = lesser((page / each + 1) * each, end);
         if (f->sparse ? make_places(f, page, next - page) < 0
                       : space_make_meta(f, page / CHUNK_PAGES) < 0 ||

@@ -47,7 +47,7 @@ int views_map(struct file *f, struct shared *s, uint64_t size)
             f->pairing.path, (unsigned long long)most, (unsigned long long)f->limit);
     if ((most && shared_reach(s, layout_pages(f->max_size)) < 0) ||
         open_one(f, &f->o_window, f->pairing.original, viewed, f->max_size, "") < 0 ||
-        open_one(f, &f->r_window, f->pairing.reflection, r_bytes(f, viewed),
+        open_one(f, &f->r_window, f->logged ? -1 : f->pairing.reflection, r_bytes(f, viewed),
                  r_bytes(f, f->max_size), "the reflection of ") < 0)
         return -1;
     f->o = f->o_window.base;

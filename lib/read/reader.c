@@ -44,6 +44,7 @@ static int watch(struct pairing *pr, void *arg)
     pr->slot = MANIFEST_SLOTS; /* none */
     f->persist = pr->persist;
     f->sparse = pr->record.format == LAYOUT_SPARSE;
+    f->logged = pr->record.format == LAYOUT_LOG;
     if (locks_try(pr->lock, F_RDLCK, PAIRING_READERS, 1) != LOCKS_MINE)
         return report_errno(errno, "cannot lock the manifest of %s for reading", pr->path);
     int r = shared_join(&shared, &pr->record, &pr->identity.trust, pr->path, O_RDONLY, &pr->faults);

@@ -12,6 +12,7 @@
 #include "reflection/media/report.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
+#include "reflection/recovery/log_replay.h"
 #include "reflection/recovery/replay.h"
 
 #include <errno.h>
@@ -21,10 +22,12 @@
 /* ---- what it held, in memory ---- */
 
 #define DEAD_SIZE UINT64_MAX
+#define DEAD_LOCK (UINT64_MAX - 1)
 
 struct dead_page {
     struct page_state *state;
-    uint64_t page;  /* DEAD_SIZE: this is `sizing`, the state of the size */
+    uint64_t
+        page; /* DEAD_SIZE: this is `sizing`, the state of the size; DEAD_LOCK: one of the log's, which has no content */
     uint64_t value; /* its bitmap, or the size, as on the media */
     bool showed;    /* marked as flipping when its holder died */
 };
@@ -73,13 +76,78 @@ static int find(struct dead *p)
     for (struct page_state *s; (s = shared_next_state(sh, &page, UINT64_MAX));)
         if (add(p, s, page - 1) < 0)
             return -1;
-    return add(p, &sh->header->sizing, DEAD_SIZE);
+    struct shared_log *l = &sh->header->log;
+    return add(p, &l->appending, DEAD_LOCK) < 0 || add(p, &l->syncing, DEAD_LOCK) < 0 ||
+                   add(p, &l->checking, DEAD_LOCK) < 0
+               ? -1
+               : add(p, &sh->header->sizing, DEAD_SIZE);
 }
 
 static void unmark(struct page_state *s)
 {
     if (is_flipping(s))
         page_unmark_changed(s);
+}
+
+/* ---- what is in the log ---- */
+
+static bool was_held(void *arg, uint64_t page)
+{
+    const struct dead *p = arg;
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (p->pages[i].page == page)
+            return true;
+    return false;
+}
+
+/* If the dead process was at a checkpoint: it may have written a header, which is durable now, and not noted that in shared memory. */
+static int note_header(const struct dead *p)
+{
+    const struct file *f = p->file;
+    struct shared_log *l = &f->shared.header->log;
+    struct log_file log;
+    if (__atomic_load_n(&l->checking.holder, __ATOMIC_ACQUIRE) != p->holder)
+        return 0;
+    const int valid = log_open(&log, f->pairing.reflection);
+    if (valid <= 0)
+        return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
+                            f->pairing.path);
+    l->edition = log.header.edition;
+    l->capacity = log.header.capacity;
+    l->origin = log.header.origin;
+    __atomic_store_n(&l->start, log.header.start, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Brings what the log has of these pages to the file: the dead process may have appended a commit, and copied nothing of it, or a part.
+ * What others have committed to them before is copied once more. */
+static int replay_log(struct dead *p)
+{
+    struct file *f = p->file;
+    struct shared_log *l = &f->shared.header->log;
+    /* persist-order L2 (log.h) */
+    if (fsops_fdatasync(f->pairing.reflection) < 0) {
+        file_poison(f);
+        return report_errno(errno, "cannot make the log of %s durable", f->pairing.path);
+    }
+    if (note_header(p) < 0)
+        return -1;
+    struct log_range range = {
+        .log = {.fd = f->pairing.reflection,
+                .header = {.salt = l->salt, .capacity = l->capacity, .origin = l->origin}},
+        .position = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE),
+        .end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE)};
+    struct log_range sizes = range;
+    if (range.log.header.capacity < LOG_RING_AT)
+        return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+    if (log_replay_size(&sizes, f->pairing.path) < 0 ||
+        log_replay_last(&range, f->pairing.original, was_held, p, f->pairing.path) < 0)
+        return -1;
+    /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
+    if (sizes.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
+        persist_store_word(&p->media.persist, (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
+                           manifest_encode_size(sizes.size));
+    return 0;
 }
 
 /* ---- what is on the media ---- */
@@ -108,6 +176,10 @@ static int note_size(const struct dead *p, struct dead_page *at)
  * process will ever read it. (Sparse: the dead process noted a place when the entry was durable.) */
 static int note_bitmap(struct dead *p, struct dead_page *at)
 {
+    if (p->file->logged) {
+        at->value = 0;
+        return 0;
+    }
     const uint32_t format = file_format(p->file);
     const uint64_t place = file_place_of(p->file, at->page, at->state);
     const uint64_t chunk = place / layout_chunk(format), offset = layout_word(format, place);
@@ -136,7 +208,8 @@ static int note_all(struct dead *p)
 {
     for (uint64_t i = 0; i < p->npages; i++) {
         struct dead_page *at = &p->pages[i];
-        if ((at->page == DEAD_SIZE ? note_size(p, at) : note_bitmap(p, at)) < 0)
+        if (at->page != DEAD_LOCK &&
+            (at->page == DEAD_SIZE ? note_size(p, at) : note_bitmap(p, at)) < 0)
             return -1;
     }
     if (p->unsettled && fsops_fsync(p->media.fd) < 0)
@@ -218,7 +291,8 @@ static int recover(struct dead *p)
     const bool has_long = __atomic_load_n(&sh->header->long_lane, __ATOMIC_RELAXED) == p->holder;
     if (replay_open(&p->media, &p->file->pairing) < 0)
         return -1;
-    if (find(p) < 0 || (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
+    if (find(p) < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
+        (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         /* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
         for (uint64_t i = 0; i < p->npages; i++)

@@ -83,6 +83,8 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     if (!c->plain && !c->pending.view)
         return c->below->xRead(c->file, to, n, offset);
     const char *view = c->plain ? c->plain : c->pending.view;
+    if (__atomic_load_n(&c->db->overwritten, __ATOMIC_RELAXED)) /* it has been told */
+        return SQLITE_IOERR_DATA;
     sqlite3_int64 size;
     int r = data_length(c, &size);
     if (r != SQLITE_OK)

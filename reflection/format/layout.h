@@ -22,7 +22,10 @@
 #include <stddef.h>
 
 /* The `format` of a manifest. */
-enum layout_format { LAYOUT_DENSE = 0, LAYOUT_SPARSE = 1 };
+enum layout_format { LAYOUT_DENSE = 0, LAYOUT_SPARSE = 1, LAYOUT_LOG = 3 };
+
+/* The least bytes of a log (log.h), which has neither chunks nor places: their arithmetic is that of a dense reflection in memory. */
+#define LAYOUT_LOG_BYTES (2 * PAGE_BYTES)
 
 #define CHUNK_PAGES  512ull /* of a dense reflection; and the most that a chunk has */
 #define CHUNK_SPARSE 256ull
@@ -42,7 +45,7 @@ struct layout_entry {
 /* Returns how many places a chunk has. */
 static inline uint64_t layout_chunk(uint32_t format)
 {
-    return format == LAYOUT_DENSE ? CHUNK_PAGES : CHUNK_SPARSE;
+    return format == LAYOUT_SPARSE ? CHUNK_SPARSE : CHUNK_PAGES;
 }
 
 /* Offset of the RefPage of a place in the reflection file. */
@@ -61,9 +64,9 @@ static inline uint64_t layout_word(uint32_t format, uint64_t place)
 {
     const uint64_t chunk = layout_chunk(format), in_chunk = place % chunk;
     return layout_meta_page(format, place / chunk) +
-           (format == LAYOUT_DENSE
-                ? in_chunk * 8
-                : in_chunk * sizeof(struct layout_entry) + offsetof(struct layout_entry, bitmap));
+           (format == LAYOUT_SPARSE
+                ? in_chunk * sizeof(struct layout_entry) + offsetof(struct layout_entry, bitmap)
+                : in_chunk * 8);
 }
 
 static inline uint64_t layout_pages(uint64_t original_bytes)
@@ -75,6 +78,8 @@ static inline uint64_t layout_pages(uint64_t original_bytes)
  * a place for each page, and one chunk more for places that killed processes left unused. */
 static inline uint64_t layout_reflection_bytes(uint32_t format, uint64_t original_bytes)
 {
+    if (format == LAYOUT_LOG)
+        return LAYOUT_LOG_BYTES;
     const uint64_t pages = layout_pages(original_bytes), chunk = layout_chunk(format),
                    chunks = (pages + chunk - 1) / chunk;
     return format == LAYOUT_DENSE ? (pages + chunks) * PAGE_BYTES
@@ -86,13 +91,15 @@ static inline uint64_t layout_reflection_bytes(uint32_t format, uint64_t origina
 static inline bool layout_fits(uint32_t format, uint64_t original_bytes, uint64_t bytes)
 {
     return bytes >= layout_reflection_bytes(format, original_bytes) &&
-           (format == LAYOUT_DENSE || bytes % layout_meta_page(format, 1) == 0);
+           (format != LAYOUT_SPARSE || bytes % layout_meta_page(format, 1) == 0);
 }
 
 /* Returns how many chunks a reflection of `reflection_bytes` bytes has, or begins. */
 static inline uint64_t layout_chunks(uint32_t format, uint64_t reflection_bytes)
 {
     const uint64_t chunk_bytes = layout_meta_page(format, 1);
+    if (format == LAYOUT_LOG)
+        return 0;
     return reflection_bytes / chunk_bytes + (reflection_bytes % chunk_bytes != 0);
 }
 

@@ -12,7 +12,7 @@ static enum manifest_finding look_at(const uint8_t *copy, struct manifest_record
     if (r->magic != MANIFEST_MAGIC ||
         r->checksum != checksum(r, offsetof(struct manifest_record, checksum)))
         return MANIFEST_DAMAGED;
-    if (r->version != MANIFEST_VERSION || r->format > LAYOUT_SPARSE)
+    if (r->version != MANIFEST_VERSION || (r->format > LAYOUT_SPARSE && r->format != LAYOUT_LOG))
         return MANIFEST_FOREIGN;
     if (r->domain < PERSIST_PMEM || r->domain > PERSIST_PROCESS || r->state < MANIFEST_IN_USE ||
         r->state > MANIFEST_DEPLOYED || r->guard.bytes > MANIFEST_GUARD_MAX ||

@@ -153,10 +153,12 @@ void *domain_map_with(enum persist_domain domain, int flags, void *at, size_t n,
 {
     void *view = MAP_FAILED;
     errno = EINVAL;
-    if (domain == PERSIST_PMEM || domain == PERSIST_EADR)
+    if (fd < 0)
+        view = mmap(at, n, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    else if (domain == PERSIST_PMEM || domain == PERSIST_EADR)
         view = mmap(at, n, prot, MAP_SHARED_VALIDATE | MAP_SYNC | flags, fd, offset);
     /* Otherwise the caller chose this domain for a medium of another kind. */
-    if (view == MAP_FAILED && (errno == EOPNOTSUPP || errno == EINVAL))
+    if (fd >= 0 && view == MAP_FAILED && (errno == EOPNOTSUPP || errno == EINVAL))
         view = mmap(at, n, prot, MAP_SHARED | flags, fd, offset);
     if (view != MAP_FAILED)
         madvise(view, n, MADV_DONTFORK);

@@ -46,7 +46,7 @@ int domain_from_name(const char *name);
 
 /* mmap() of a file of the media: with MAP_SYNC where `domain` wants it and the file supports it, so that
  * space allocated before a store is durable with that store. A forked child does not inherit the mapping. Returns MAP_FAILED
- * with errno on failure. `at`: the address to map at, replacing what is there, or NULL. */
+ * with errno on failure. `at`: the address to map at, replacing what is there, or NULL. fd -1: memory of the process. */
 void *domain_map(enum persist_domain domain, void *at, size_t n, int prot, int fd, off_t offset);
 
 /* The same with more `flags` of mmap(). `at`: as mmap() has it. */

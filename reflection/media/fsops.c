@@ -43,6 +43,8 @@ const struct fsops fsops_real = {
     .fchmod = fchmod,
     .futimens = futimens,
     .fsync = fsync,
+    .fdatasync = fdatasync,
+    .pwrite = pwrite,
     .shm_open = shm_open,
     .shm_unlink = shm_unlink,
 };

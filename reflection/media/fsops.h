@@ -31,6 +31,8 @@ struct fsops {
     int (*fchmod)(int fd, mode_t mode);
     int (*futimens)(int fd, const struct timespec times[2]);
     int (*fsync)(int fd);
+    int (*fdatasync)(int fd);
+    ssize_t (*pwrite)(int fd, const void *from, size_t n, off_t offset);
     int (*shm_open)(const char *name, int flags, mode_t mode);
     int (*shm_unlink)(const char *name);
 };
@@ -54,7 +56,8 @@ static inline int fsops_punch(int fd, off_t offset, off_t n)
     return fsops->fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, n);
 }
 
-/* The only entry that orders, so it carries the place of the call, as the calls of persist.h do. */
-#define fsops_fsync(fd) SEAM_AT("fsync", fsops->fsync(fd))
+/* The only entries that order, so they carry the place of the call, as the calls of persist.h do. */
+#define fsops_fsync(fd)     SEAM_AT("fsync", fsops->fsync(fd))
+#define fsops_fdatasync(fd) SEAM_AT("fdatasync", fsops->fdatasync(fd))
 
 #endif

@@ -339,7 +339,7 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
     uint64_t page;
     const uint64_t longest = growth_longest(pr->size, shrink_from(pr));
     const int beyond =
-        r->format == LAYOUT_SPARSE ? 0 : meta_find_beyond(pr->reflection, longest, &page);
+        r->format != LAYOUT_DENSE ? 0 : meta_find_beyond(pr->reflection, longest, &page);
     if (beyond < 0)
         return folder_error(&pr->folder, pr->names.reflection, "cannot read the bitmaps of");
     if (beyond)

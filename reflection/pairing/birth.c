@@ -2,8 +2,10 @@
 #include "reflection/pairing/birth.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 
@@ -23,6 +25,8 @@ static uint32_t choose_format(const struct pairing *pr, const struct pairing_wis
 {
     const uint64_t size = pr->identity.size;
     struct statfs fs;
+    if (wish->format == LAYOUT_LOG)
+        return pr->persist.domain == PERSIST_MSYNC && log_is_possible() ? LAYOUT_LOG : LAYOUT_DENSE;
     if (wish->format != FORMAT_AUTO)
         return (uint32_t)wish->format;
     if (size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0)
@@ -56,10 +60,31 @@ static int make_reflection(struct pairing *pr, uint32_t format)
     return 0;
 }
 
+uint64_t birth_ring_bytes = 256 << 10;
+
+/* Fills the new log with zeros: the sync of a commit then changes nothing but bytes. Durable with the birth. */
+static int make_log(const struct pairing *pr)
+{
+    enum { PIECE = 64 << 10 };
+    struct log_file log = {.fd = pr->reflection, .header = {.capacity = birth_ring_bytes}};
+    char *zeros HEAP = calloc(1, PIECE);
+    int r = !zeros || identity_random(&log.header.salt, sizeof(log.header.salt)) < 0 ? -1 : 0;
+    for (uint64_t at = 0, n; r == 0 && at < log.header.capacity; at += n) {
+        n = log.header.capacity - at < PIECE ? log.header.capacity - at : PIECE;
+        r = log_write(&log, at, zeros, n);
+    }
+    return r == 0 && log_write_header(&log) == 0
+               ? 0
+               : folder_error(&pr->folder, pr->names.reflection, "cannot write the log");
+}
+
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
 {
-    enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->reflection));
+    /* The manifest lies beside the reflection, which may not be there yet. */
+    enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->lock));
     enum persist_domain domain = wish->domain == PERSIST_AUTO ? medium : wish->domain;
+    if (pr->record.format == LAYOUT_LOG) /* adopted */
+        domain = PERSIST_MSYNC;
     if (domain != medium && domain_weaker(medium, domain) == medium)
         report_log(REPORT_WARNING,
                    "%s is mapped in domain %s, as asked, but its medium offers only %s", pr->path,
@@ -126,16 +151,16 @@ static int check_links(const struct pairing *pr)
 
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
-    const uint32_t format = choose_format(pr, wish);
     if (check_links(pr) < 0)
         return -1;
+    birth_choose_domain(pr, wish);
+    const uint32_t format = choose_format(pr, wish);
     /* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
     if (wish->folder && pr->identity.size &&
         fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) < 0 && errno == EOPNOTSUPP)
         return report_no_fallocate(pr->path);
     if (make_reflection(pr, format) < 0)
         return -1;
-    birth_choose_domain(pr, wish);
     /* An incomplete manifest may exist: it is zeroed first. */
     if (fsops->ftruncate(pr->lock, 0) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot clear the manifest");
@@ -154,7 +179,8 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     identity_to_record(&pr->identity, &pr->record);
     if (area_note_own(pr->lock, &pr->record) < 0)
         return folder_error(&pr->folder, pr->names.manifest, "cannot stat the manifest");
-    if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0)
+    if (identity_random(pr->record.id, sizeof(pr->record.id)) < 0 ||
+        (format == LAYOUT_LOG && make_log(pr) < 0))
         return -1;
     pr->size = pr->identity.size;
     pr->newborn = pr->settled = true;

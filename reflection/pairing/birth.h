@@ -24,8 +24,10 @@ int birth_end(struct pairing *pr);
  * pr->record, if the file system takes none. */
 int birth_set_attribute(struct pairing *pr, uint64_t inode);
 
-/* Sets pr->persist to the wished domain, else to what the media of both files offer. The reflection is
- * open. */
+/* Bytes of the ring of a new log. A test's may be shorter. */
+extern uint64_t birth_ring_bytes;
+
+/* Sets pr->persist to the wished domain, else to what the media of file and folder offer. The manifest is open. */
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish);
 
 /* Allocates space for the manifest and for the area of slot 0. */

@@ -2,6 +2,7 @@
 #include "reflection/pairing/guard.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
@@ -71,6 +72,44 @@ static bool is_mask(const struct manifest_guard *g, int first)
     return (first ^ g->plain[0]) == 0xff;
 }
 
+/* Returns 1 if a record has slices other than the guarded ones with a byte other than 0, as has_bytes(). */
+static int record_has_bytes(const struct log_file *log, const struct log_view *v, uint64_t at,
+                            const struct manifest_guard *g)
+{
+    static const char zeros[SLICE_BYTES];
+    char slice[SLICE_BYTES];
+    at += log_slices_at(v->record.pages);
+    for (uint64_t i = 0; i < v->record.pages; i++) {
+        const uint64_t guarded = guarded_slices(g, v->pages[i].page);
+        for (uint64_t left = v->pages[i].slices; left; left &= left - 1, at += SLICE_BYTES) {
+            if (guarded & left & -left)
+                continue;
+            if (log_read(log, at, slice, SLICE_BYTES) < 0)
+                return -1;
+            if (memcmp(slice, zeros, SLICE_BYTES) != 0)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* The same for a log. Returns 1 or 0; -1 with errno. */
+static int log_has_bytes(int fd, const struct manifest_guard *g)
+{
+    struct log_file log;
+    struct log_view v = {0};
+    const int valid = log_open(&log, fd);
+    const uint64_t start = log.header.start, end = start + log.header.capacity;
+    int r = valid, found = 0;
+    for (uint64_t at = start; r > 0 && !found; at += v.record.bytes) {
+        r = log_look(&log, at, end - at, &v);
+        if (r > 0)
+            found = record_has_bytes(&log, &v, at, g);
+    }
+    free(v.pages);
+    return r < 0 ? -1 : found;
+}
+
 bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g)
 {
     const int first = first_byte(pr->original, g);
@@ -88,6 +127,10 @@ int guard_was_overwritten(int file, int reflection, const struct manifest_guard 
     /* It may be 0 as long as all of a new file's bytes are in the reflection. */
     if (first <= 0 ? first != BEHIND_END : is_mask(g, first))
         return 0;
+    if (format == LAYOUT_LOG) {
+        found = log_has_bytes(reflection, g);
+        return found < 0 ? report_errno(errno, "cannot read the log of %s", path) : found;
+    }
     struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
     if (!c)
         return report_error(ENOMEM, "no memory to read the reflection of %s", path);

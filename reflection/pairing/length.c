@@ -150,7 +150,7 @@ int growth_prepare(struct pairing *pr, uint64_t to)
     uint64_t longest = growth_longest(pr->size, shrink_from(pr));
     uint64_t page;
     /* I5: the bits of new pages must be 0, but for those that the file had before. (Sparse: place_build() has checked all words.) */
-    const int found = pr->record.format == LAYOUT_SPARSE
+    const int found = pr->record.format != LAYOUT_DENSE
                           ? 0
                           : meta_find(pr->reflection, LAYOUT_DENSE, layout_pages(longest),
                                       layout_pages(to), &page, 1);
@@ -174,11 +174,13 @@ int growth_prepare(struct pairing *pr, uint64_t to)
          * program made longer. */
         persist_fence(&pr->persist);
     }
-    if (set_length(pr, pr->reflection, layout_reflection_bytes(pr->record.format, to), true,
-                   "the reflection of ") < 0)
-        return -1;
-    if (fsops_fsync(pr->reflection) < 0)
-        return lost(pr, "the reflection of");
+    if (pr->record.format != LAYOUT_LOG) {
+        if (set_length(pr, pr->reflection, layout_reflection_bytes(pr->record.format, to), true,
+                       "the reflection of ") < 0)
+            return -1;
+        if (fsops_fsync(pr->reflection) < 0)
+            return lost(pr, "the reflection of");
+    }
     if (set_length(pr, pr->original, to, true, "") < 0)
         return -1;
     /* persist-order G2 (reader: adopt): both files have the new length before the size word says it. */

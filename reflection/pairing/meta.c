@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reflection/pairing/meta.h"
 
+#include "reflection/format/log.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
@@ -15,6 +16,8 @@
 uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chunks)
 {
     const uint64_t chunk_bytes = layout_meta_page(format, 1);
+    if (format == LAYOUT_LOG)
+        return chunks;
     while (chunk < chunks) {
         uint64_t at = layout_meta_page(format, chunk);
         off_t data = lseek(reflection, (off_t)at, SEEK_DATA);
@@ -120,9 +123,9 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     const int found = fd < 0 ? -1 : area_read_at(f, n.manifest, &r);
     /* If the manifest does not tell, dense: then a sparse reflection that was ever written to seems to hold slices. */
     const uint32_t format = found == MANIFEST_VALID ? r.format : (uint32_t)LAYOUT_DENSE;
-    int result = fd < 0 || (found < 0 && errno != ENOENT)
-                     ? -1
-                     : meta_find(fd, format, 0, UINT64_MAX, &page, 1);
+    int result = fd < 0 || (found < 0 && errno != ENOENT) ? -1
+                 : format == LAYOUT_LOG                   ? log_holds_records(fd)
+                                        : meta_find(fd, format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

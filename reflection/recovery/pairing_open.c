@@ -15,6 +15,7 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
+#include "reflection/recovery/log_replay.h"
 #include "reflection/recovery/replay.h"
 
 #include <errno.h>
@@ -54,6 +55,8 @@ static int recover_slots(struct pairing *pr)
 {
     if (pr->record.state != MANIFEST_IN_USE)
         return 0;
+    if (pr->record.format == LAYOUT_LOG)
+        return log_recover_size(pr);
     if (area_are_lost(&pr->record) && fsops->ftruncate(pr->lock, MANIFEST_BYTES) < 0)
         return report_errno(errno, "cannot make the manifest of %s shorter", pr->path);
     if (area_next(pr->lock, 0) < AREA_END && replay_all(pr) < 0)
@@ -79,7 +82,9 @@ static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
 {
     switch (verdict) {
     case VERDICT_ADOPT:
-        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0)
+        /* A log that was closed cleanly is empty. */
+        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0 &&
+            (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0))
             return DONE;
         if (errno == ESTALE)
             return adopt_anew(pr, wish);

@@ -13,7 +13,7 @@ namespace crash
 struct Combination {
     size_t number; // of the case
     int domain;
-    bool sparse;
+    int format; // enum ato_format
     std::unordered_set<uint64_t> images;
     uint64_t recoveries = 0;
     // The places of the library that its first round reached: in the first life, and in all lives.
@@ -29,6 +29,7 @@ struct Combination {
 };
 
 const char *domain_name(int domain);
+const char *format_name(int format);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);

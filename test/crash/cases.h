@@ -28,6 +28,7 @@ struct Case {
     const Use *use = nullptr; // NULL: not a program's files
     unsigned sparse = ~0u;    // those of `domains` in which it runs with sparse reflections too
     unsigned dense = ~0u;     // and with dense ones
+    unsigned log = 1u << ATO_DOMAIN_MSYNC; // and with a log
 };
 
 const std::vector<Case> &all_cases();

@@ -421,10 +421,11 @@ const std::vector<Case> &past_cases()
 {
     static const std::vector<Case> cases = {
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
-        {"written by others", ALL, {SIZE}, before_meddling, meddling},
-        {"file preferred", ALL, {SIZE}, before_preferring, prefer_file},
+        /* A log that was closed holds nothing. */
+        {"written by others", ALL, {SIZE}, before_meddling, meddling, 0, nullptr, ~0u, ~0u, 0},
+        {"file preferred", ALL, {SIZE}, before_preferring, prefer_file, 0, nullptr, ~0u, ~0u, 0},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
-        {"restored", ALL, {SIZE}, before_reunion, reunite},
+        {"restored", ALL, {SIZE}, before_reunion, reunite, 0, nullptr, ~0u, ~0u, 0},
         {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
         {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},

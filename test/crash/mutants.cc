@@ -131,7 +131,7 @@ std::vector<Mutant> all_mutants()
             add(list, "delay fence", Fault::Delay, where);
         } else if (op == "fence_threads") {
             add(list, "drop fence", Fault::Drop, where);
-        } else if (op == "fsync") {
+        } else if (op == "fsync" || op == "fdatasync") {
             add(list, "drop fsync", Fault::Drop, where);
         } else if (op.compare(0, 6, "flush_") == 0) {
             add(list, "drop flush", Fault::Drop, where);

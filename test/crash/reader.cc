@@ -2,6 +2,7 @@
 #include "reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdio>
 #include <cstring>
@@ -162,7 +163,101 @@ uint64_t orphan_of(const Disk &disk, int folder, const std::string &attribute, u
     return number;
 }
 
-enum Format : uint32_t { DENSE, SPARSE };
+enum Format : uint32_t { DENSE, SPARSE, LOG = 3 };
+
+// CRC-32C, one bit after the other.
+uint32_t crc(uint32_t before, const Bytes &bytes)
+{
+    static const auto table = [] {
+        std::array<uint32_t, 256> t{};
+        for (uint32_t i = 0; i < 256; i++) {
+            t[i] = i;
+            for (int k = 0; k < 8; k++)
+                t[i] = t[i] >> 1 ^ (t[i] & 1 ? 0x82f63b78u : 0);
+        }
+        return t;
+    }();
+    uint32_t c = ~before;
+    for (uint8_t byte : bytes)
+        c = c >> 8 ^ table[(c ^ byte) & 0xff];
+    return ~c;
+}
+
+uint64_t word_of(const Bytes &bytes, size_t at)
+{
+    uint64_t word;
+    memcpy(&word, bytes.data() + at, 8);
+    return word;
+}
+
+// A file in domain disk: its log has the slices that may not be home, in records.
+struct Log {
+    const Inode &file;
+    uint64_t salt = 0, capacity = 0, origin = 0, start = 0;
+
+    bool find_header()
+    {
+        uint64_t edition = 0;
+        bool valid = false;
+        for (uint64_t at : {0, 512}) {
+            Bytes h = bytes_of(file, at, 56);
+            const auto told = static_cast<uint32_t>(word_of(h, 8) >> 32);
+            memset(h.data() + 12, 0, 4);
+            if (word_of(h, 0) != 0x474f4c4f5441 || (word_of(h, 8) & 0xffffffff) != 1 ||
+                crc(0, h) != told || (valid && word_of(h, 16) < edition))
+                continue;
+            valid = true;
+            edition = word_of(h, 16);
+            salt = word_of(h, 24);
+            capacity = word_of(h, 32);
+            origin = word_of(h, 40);
+            start = word_of(h, 48);
+        }
+        return valid;
+    }
+
+    Bytes at(uint64_t position, uint64_t n) const
+    {
+        Bytes bytes;
+        while (n) {
+            const uint64_t in_ring = (position - origin) % capacity,
+                           some = std::min(n, capacity - in_ring);
+            const Bytes part = bytes_of(file, 4096 + in_ring, some);
+            bytes.insert(bytes.end(), part.begin(), part.end());
+            position += some;
+            n -= some;
+        }
+        return bytes;
+    }
+
+    // Calls `use` with each slice of the valid records, in order. Sets *size if one says it.
+    template <class Use> void replay(uint64_t *size, const Use &use) const
+    {
+        for (uint64_t position = start; position - start + 64 <= capacity;) {
+            Bytes r = at(position, 64);
+            const uint64_t bytes = word_of(r, 24), pages = word_of(r, 32), told = word_of(r, 40);
+            if (word_of(r, 0) != 0x4345524f5441 || word_of(r, 8) != salt ||
+                word_of(r, 16) != position || bytes > capacity - (position - start) || bytes < 64 ||
+                pages > bytes / 16)
+                return;
+            const auto sum = static_cast<uint32_t>(word_of(r, 48));
+            memset(r.data() + 48, 0, 4);
+            const Bytes rest = at(position + 64, bytes - 64);
+            if (crc(crc(0, r), rest) != sum)
+                return;
+            size_t slice = (pages * 16 + 63) / 64 * 64;
+            for (uint64_t i = 0; i < pages; i++)
+                for (uint64_t k = 0; k < 64; k++)
+                    if (word_of(rest, i * 16 + 8) >> k & 1) {
+                        use(word_of(rest, i * 16) * PAGE + k * LINE, rest.data() + slice);
+                        slice += LINE;
+                    }
+            if (told != ~0ull)
+                *size = told;
+            position += bytes;
+        }
+    }
+};
 
 // The word of a page, and where its RefPage is.
 struct Word {
@@ -257,6 +352,11 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     }
     Pairing p = {r, m, disk.at(reflection), false};
+    Log log{p.reflection};
+    if (r.format == LOG && !log.find_header()) {
+        found.damage = "a log without a header";
+        return found;
+    }
     if (r.state == CLEAN && has_unfinished(p))
         found.damage = "a clean file with a commit";
     else if (r.state == IN_USE)
@@ -266,6 +366,8 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
     uint64_t size = p.manifest.word(8192) & 0xffffffffffffull,
              growth = p.manifest.word(8200) & 0xffffffffffffull;
     uint64_t shrunk = p.manifest.word(8208) & 0xffffffffffffull; // if the file was made shorter
+    if (r.format == LOG)
+        log.replay(&size, [](uint64_t, const uint8_t *) {});
     uint64_t longest = std::max(size, shrunk);
     if (original.size < size || (original.size > longest && original.size > growth)) {
         found.damage = "a logical size that is not the file's";
@@ -276,6 +378,15 @@ Found read_file(const Disk &disk, int id, uint64_t number, bool prefer_file)
         return found;
     }
     std::map<uint64_t, Word> words;
+    if (r.format == LOG) {
+        found.content.resize(size);
+        uint64_t told;
+        log.replay(&told, [&](uint64_t at, const uint8_t *slice) {
+            if (at < size)
+                std::copy_n(slice, std::min<uint64_t>(LINE, size - at), found.content.data() + at);
+        });
+        return found;
+    }
     found.damage = find_words(p.reflection, r.format, words);
     if (!found.damage.empty())
         return found;

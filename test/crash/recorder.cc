@@ -22,7 +22,7 @@ void p_scatter(const struct persist *p, char *o, char *r, const char *src, uint6
     Seams::pause();
     persist_real.scatter(p, o, r, src, bitmap, mask, cold);
     const Kind kind = Seams::kind_of(p);
-    if (!Seams::trace())
+    if (!Seams::trace() || Seams::is_memory(bitmap & mask ? o : r))
         return;
     Event &e = Seams::emit(kind, site);
     for (unsigned i = 0; i < 64; i++)

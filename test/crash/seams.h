@@ -115,6 +115,13 @@ struct Seams {
         return *r;
     }
 
+    // Is this memory of the process, where a logged write is put together? A crash leaves nothing of it.
+    static bool is_memory(const void *address)
+    {
+        const Region *r = standins::region(address);
+        return r && r->inode == 0;
+    }
+
     static void capture(Event &e, const void *address, size_t n)
     {
         const Region &r = region(address);

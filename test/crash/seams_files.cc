@@ -232,6 +232,48 @@ int f_fsync(int fd)
     return 0;
 }
 
+int f_fdatasync(int fd)
+{
+    const char *const site = seam_site;
+    if (Seams::dead())
+        return 0;
+    Seams::pause();
+    if (Seams::trace()) {
+        Seams::see_times();
+        // As msync() of all pages: bytes and size, no times, attributes or names.
+        Event &e = Seams::emit(Kind::Sync, site);
+        e.inode = Seams::inode_of(fd);
+        e.bytes = 1ull << 50;
+    }
+    return 0;
+}
+
+// As a store through the page cache; whole words of what the file has then.
+ssize_t f_pwrite(int fd, const void *from, size_t n, off_t offset)
+{
+    if (Seams::dead())
+        return static_cast<ssize_t>(n);
+    Seams::pause();
+    struct stat st;
+    check(fstat(fd, &st) == 0, "fstat");
+    const ssize_t done = fsops_real.pwrite(fd, from, n, offset);
+    if (done < 0)
+        return done;
+    const uint64_t at = static_cast<uint64_t>(offset), end = at + n;
+    if (end > static_cast<uint64_t>(st.st_size))
+        resized(fd, end);
+    const int id = Seams::inode_of(fd);
+    if (id < 0 || !Seams::trace())
+        return done;
+    Event &e = Seams::emit(Kind::Store);
+    for (uint64_t i = at / 8 * 8; i < end; i += 8) {
+        uint64_t word = 0;
+        check(pread(fd, &word, 8, static_cast<off_t>(i)) > 0, "pread");
+        e.chunks.push_back({id, i, word});
+    }
+    return done;
+}
+
 int f_shm_open(const char *name, int flags, mode_t mode)
 {
     std::string own = Seams::object_name(name);
@@ -256,8 +298,9 @@ int f_shm_unlink(const char *name)
 } // namespace
 
 const struct fsops recorded_fsops = {
-    f_mkdirat,      f_create, f_renameat, f_unlinkat, f_ftruncate, f_fallocate, f_fsetxattr,
-    f_fremovexattr, f_fchown, f_fchmod,   f_futimens, f_fsync,     f_shm_open,  f_shm_unlink,
+    f_mkdirat,   f_create,       f_renameat, f_unlinkat,   f_ftruncate, f_fallocate,
+    f_fsetxattr, f_fremovexattr, f_fchown,   f_fchmod,     f_futimens,  f_fsync,
+    f_fdatasync, f_pwrite,       f_shm_open, f_shm_unlink,
 };
 
 } // namespace crash

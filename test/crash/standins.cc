@@ -117,6 +117,8 @@ void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t off
     if (fd >= 0 && (flags & MAP_SHARED) && fstat(fd, &st) == 0)
         regions.push_back(
             {static_cast<char *>(at), n, st.st_dev, st.st_ino, static_cast<uint64_t>(offset)});
+    else if (fd < 0)
+        regions.push_back({static_cast<char *>(at), n, 0, 0, 0});
     return at;
 }
 

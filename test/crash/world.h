@@ -32,10 +32,10 @@ enum class After { PowerCut, Kill };
 class World
 {
   public:
-    // `sizes`: of the originals, which are called a, b, ... and have different bytes. `sparse`: the format of the reflections that
+    // `sizes`: of the originals, which are called a, b, ... and have different bytes. `format`: of the reflections that
     // are made.
     World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed,
-          bool sparse = false);
+          int format = ATO_FORMAT_DENSE);
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;

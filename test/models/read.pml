@@ -165,7 +165,7 @@ inline bring(s)
 
 #define unmark(p) mark(p)
 
-/* show_all() in commit.c; commit_page() in commit.h for a page. Into the buffer in one step: no thread sees a store
+/* show() in show.c; commit_page() in commit.h for a page. Into the buffer in one step: no thread sees a store
  * before it leaves that. */
 inline show_flips()
 {

@@ -3,7 +3,7 @@
 
 /* ---- a writer's stores that are not visible yet ---- */
 
-mtype = {VERSION, BITMAP, FLIP, FREE}; /* FLIP: a bitmap, by show_all() */
+mtype = {VERSION, BITMAP, FLIP, FREE}; /* FLIP: a bitmap, by show() */
 chan fifo[WRITERS] = [12] of {mtype, byte, byte}; /* what, page, value */
 byte nt[WRITERS * 3];                           /* slice: 0 none, else 64 + value, + 16 if to R */
 

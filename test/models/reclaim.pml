@@ -128,7 +128,7 @@ inline load()
     }
 }
 
-/* commit_show_one(). */
+/* show_one(). */
 inline show_one(moves)
 {
     version = version + moves;

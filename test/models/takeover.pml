@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What becomes of the pages that a killed process held? The steps of the commit are those of commit.c
- * (commit_words(), commit_page(), show_all()) and page_set_reserve.c, those of the replay replay.c and lane.c, those of
+ * (commit_words(), commit_page(), show()) and page_set_reserve.c, those of the replay replay.c and lane.c, those of
  * recover() and take_over() takeover.c, but for the size of the file.
  *
  * One file of two pages, all loaded. Four processes; each may be killed at any step, KILLS of them

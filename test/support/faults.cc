@@ -79,6 +79,14 @@ static int fs_fsync(int fd)
 {
     return refused("fsync") ? -1 : fsops_real.fsync(fd);
 }
+static int fs_fdatasync(int fd)
+{
+    return refused("fdatasync") ? -1 : fsops_real.fdatasync(fd);
+}
+static ssize_t fs_pwrite(int fd, const void *from, size_t n, off_t offset)
+{
+    return refused("pwrite") ? -1 : fsops_real.pwrite(fd, from, n, offset);
+}
 static int fs_shm_open(const char *name, int flags, mode_t mode)
 {
     return refused("shm_open", name) ? -1 : fsops_real.shm_open(name, flags, mode);
@@ -89,8 +97,9 @@ static int fs_shm_unlink(const char *name)
 }
 
 static const struct fsops fs_table = {
-    fs_mkdirat,      fs_create, fs_renameat, fs_unlinkat, fs_ftruncate, fs_fallocate, fs_fsetxattr,
-    fs_fremovexattr, fs_fchown, fs_fchmod,   fs_futimens, fs_fsync,     fs_shm_open,  fs_shm_unlink,
+    fs_mkdirat,   fs_create,       fs_renameat, fs_unlinkat,   fs_ftruncate, fs_fallocate,
+    fs_fsetxattr, fs_fremovexattr, fs_fchown,   fs_fchmod,     fs_futimens,  fs_fsync,
+    fs_fdatasync, fs_pwrite,       fs_shm_open, fs_shm_unlink,
 };
 
 FsFaults::FsFaults()

@@ -327,6 +327,8 @@ WRAP(int, -1, fstatat64, (int dir, const char *path, void *st, int flags), (dir,
 WRAP(int, -1, statx, (int dir, const char *path, int flags, unsigned mask, void *st),
      (dir, path, flags, mask, st), EIO)
 WRAP(int, -1, fstatfs64, (int fd, void *fs), (fd, fs), EIO)
+WRAP(ssize_t, -1, pwrite64, (int fd, const void *from, size_t n, off64_t at), (fd, from, n, at),
+     EIO, ENOSPC)
 WRAP(ssize_t, -1, pread64, (int fd, void *to, size_t n, off64_t at), (fd, to, n, at), EIO)
 WRAP(ssize_t, -1, read, (int fd, void *to, size_t n), (fd, to, n), EIO)
 WRAP(off64_t, -1, lseek64, (int fd, off64_t at, int whence), (fd, at, whence), EIO)
@@ -361,6 +363,7 @@ WRAP(int, -1, fchown, (int fd, uid_t owner, gid_t group), (fd, owner, group), EP
 WRAP(int, -1, fchmod, (int fd, mode_t mode), (fd, mode), EPERM)
 WRAP(int, -1, futimens, (int fd, const struct timespec *times), (fd, times), EPERM)
 WRAP(int, -1, fsync, (int fd), (fd), EIO, ENOSPC)
+WRAP(int, -1, fdatasync, (int fd), (fd), EIO, ENOSPC)
 WRAP(int, -1, shm_unlink, (const char *name), (name), EACCES)
 
 extern "C" int __real_shm_open(const char *name, int flags, mode_t mode);

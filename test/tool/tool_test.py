@@ -40,6 +40,23 @@ class Info(Lab):
         self.assertIsNone(found['guard'])
         self.assertEqual(found['mapped_by'], [])
 
+    def test_says_what_a_recovery_brings_into_a_file_with_a_log(self):
+        path = self.make('logged', ACTOR_DOMAIN='3', ATO_FORMAT='log')
+        found = self.info(path)
+        self.assertEqual(found['format'], 'log')
+        self.assertEqual(found['state'], 'recovery due')
+        self.assertEqual(found['log_to_replay'] % 64, 0)
+        self.assertGreater(found['log_to_replay'], 6000)
+        self.check(path, status=0)
+        self.ato('deploy', path)
+        self.assertEqual(self.info(path)['state'], 'plain')
+
+    def test_says_that_a_log_has_no_valid_header(self):
+        path = self.make('logged', ACTOR_DOMAIN='3', ATO_FORMAT='log')
+        self.patch(self.reflection(), 0, bytes(1024))
+        self.assertIn('no valid header', self.info(path)['problem'])
+        self.assertIn('no valid header', self.out('check', path, status=1))
+
     def test_says_the_domain_that_the_file_has(self):
         self.assertEqual(self.info(self.make('fast', ACTOR_DOMAIN='1'))['domain'], 'pmem')
 

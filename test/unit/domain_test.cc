@@ -94,7 +94,11 @@ TEST(Domain, EveryDomainMapsAFileOnTmpfs)
         EXPECT_EQ(again, at);
         munmap(at, 8192);
     }
-    EXPECT_EQ(domain_map(PERSIST_PMEM, nullptr, 4096, PROT_READ, -1, 0), MAP_FAILED);
+    void *memory = domain_map(PERSIST_MSYNC, nullptr, 4096, PROT_READ, -1, 0); // no file's
+    ASSERT_NE(memory, MAP_FAILED);
+    EXPECT_EQ(*static_cast<char *>(memory), 0);
+    munmap(memory, 4096);
+    EXPECT_EQ(domain_map(PERSIST_PMEM, nullptr, 4096, PROT_READ, 1000, 0), MAP_FAILED);
     EXPECT_EQ(errno, EBADF);
 }
 

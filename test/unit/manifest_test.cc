@@ -216,7 +216,7 @@ TEST_F(Manifest, IsForeignIfEitherCopyHasAnotherVersionOrFormat)
     write(1);
     write(2);
     for (int copy : {0, 1})
-        for (unsigned format : {0, 2, 3}) {
+        for (unsigned format : {0, 2, 4}) {
             const unsigned version = format ? MANIFEST_VERSION : 9;
             std::vector<uint64_t> kept = words;
             patch(copy, [&](manifest_record &r) {

@@ -98,8 +98,8 @@ TEST_F(Options, UnknownValuesAreRefused)
     o = options(-1);
     expect_refused(o, EINVAL, "domain -1");
     o = options();
-    o.format = 4;
-    expect_refused(o, EINVAL, "format 4");
+    o.format = 5;
+    expect_refused(o, EINVAL, "format 5");
     o.format = -1;
     expect_refused(o, EINVAL, "format -1");
     o = options(0, 0, 0x8000);

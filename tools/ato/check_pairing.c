@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -101,6 +102,9 @@ static void check_reflection(struct check *c, const char *name, int reflection, 
     if (pread(m->fd, now, sizeof(now), 0) < 0 || memcmp(now, m->bytes, sizeof(now)) != 0)
         return; /* the file grows or is being unmapped: what was read is inconsistent */
     const uint32_t format = m->record.format;
+    struct log_file log;
+    if (format == LAYOUT_LOG && !busy && log_open(&log, reflection) != 1)
+        finding_add(&c->findings, FINDING_ERROR, name, "the log has no valid header");
     const uint64_t need = layout_reflection_bytes(format, m->size);
     const bool fits = layout_fits(format, m->size, length);
     /* After an interrupted growth, or before a shrink truncates it, the reflection is longer; and a sparse one is never truncated. */

@@ -4,26 +4,41 @@
 #include "text.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 struct facts {
     struct look look;
     bool has_record, has_words;
     char id[33], guard[33];
     struct look_words words;
+    uint64_t replay; /* bytes of the records in a log, which a recovery brings into the file */
     uint64_t
         unused; /* that `ato reclaim` could give back, at most: some are meta pages, which it leaves */
 };
+
+static uint64_t log_records(int fd)
+{
+    struct log_file log;
+    struct log_view v = {0};
+    uint64_t bytes = 0;
+    if (log_open(&log, fd) == 1)
+        while (log_look(&log, log.header.start + bytes, log.header.capacity - bytes, &v) == 1)
+            bytes += v.record.bytes;
+    free(v.pages);
+    return bytes;
+}
 
 static int gather(struct facts *f, const char *name)
 {
     struct look *l = &f->look;
     const struct manifest_record *r = &l->manifest.record;
     f->has_record = f->has_words = false;
-    f->unused = 0;
+    f->unused = f->replay = 0;
     if (look_at(l, name) < 0)
         return -1;
     /* The manifest that is found for a plain file, or for a copy, is another file's. */
@@ -37,7 +52,9 @@ static int gather(struct facts *f, const char *name)
     f->has_words = l->reflection >= 0 && l->manifest.has_size &&
                    look_words(l->reflection, l->reflection_length, r->format, l->manifest.size,
                               &f->words) == 0;
-    if (f->has_words && l->reflection_storage > f->words.pages * PAGE_BYTES)
+    if (f->has_words && r->format == LAYOUT_LOG)
+        f->replay = log_records(l->reflection);
+    else if (f->has_words && l->reflection_storage > f->words.pages * PAGE_BYTES)
         f->unused = l->reflection_storage - f->words.pages * PAGE_BYTES;
     return 0;
 }
@@ -63,6 +80,7 @@ static void write_json(struct json *j, const struct facts *f, const char *next)
     json_known(j, "reflection_size", reflected, l->reflection_length);
     json_known(j, "reflection_storage", reflected, l->reflection_storage);
     json_known(j, "unused_storage", f->has_words, f->unused);
+    json_known(j, "log_to_replay", f->has_words && r->format == LAYOUT_LOG, f->replay);
     if (f->has_record && r->guard.bytes) {
         json_object(j, "guard");
         json_number(j, "offset", r->guard.offset);
@@ -93,7 +111,10 @@ static void say_pairing(const struct facts *f)
     if (f->unused)
         text_item("unused", "%s, which 'ato reclaim' gives back but for bitmaps",
                   text_size(size, f->unused));
-    if (f->has_words)
+    if (f->has_words && r->format == LAYOUT_LOG)
+        text_item("in the log", "%s, which a recovery brings into the file",
+                  text_size(size, f->replay));
+    else if (f->has_words)
         text_item("slices in R", "%" PRIu64 ", %s of the file", f->words.slices,
                   text_size(size, f->words.slices * SLICE_BYTES));
     if (r->guard.bytes)

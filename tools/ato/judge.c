@@ -4,6 +4,7 @@
 
 #include "lib/file/shared.h"
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/guard.h"
@@ -41,8 +42,11 @@ static bool has_bad_words(const struct look *l)
     const struct look_manifest *m = &l->manifest;
     struct look_words w;
     uint64_t page;
+    struct log_file log;
     if (l->holders.count || l->holders.attaching)
         return false;
+    if (m->record.format == LAYOUT_LOG)
+        return log_open(&log, l->reflection) != 1;
     /* A killed process may have stored the words of a commit that makes the file longer, and not its size yet. */
     const uint64_t longest = growth_longest(m->size, m->shrunk),
                    most = longest > m->growth ? longest : m->growth;
@@ -86,10 +90,10 @@ static void judge_sizes(struct look *l)
                       r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
     else if ((l->bad_words = has_bad_words(l)))
         look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                      "its reflection %s/%" PRIu64
-                      " is damaged: it has two bitmaps of a page, or one with "
-                      "slices beyond the end",
-                      l->folder.path, l->number);
+                      "its reflection %s/%" PRIu64 " is damaged: %s", l->folder.path, l->number,
+                      r->format == LAYOUT_LOG
+                          ? "as a log it has no valid header"
+                          : "it has two bitmaps of a page, or one with slices beyond the end");
     else if (r->state == MANIFEST_CLEAN && !identity_unwritten(&l->identity, r) && !lost_nothing(l))
         look_judge_as(
             l, LOOK_DAMAGED,

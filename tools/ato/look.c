@@ -25,7 +25,7 @@
 
 const char *look_format_name(int format)
 {
-    return format == LAYOUT_SPARSE ? "sparse" : "dense";
+    return format == LAYOUT_LOG ? "log" : format == LAYOUT_SPARSE ? "sparse" : "dense";
 }
 
 static const struct {

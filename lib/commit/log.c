@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/commit/log.h"
+
+#include "lib/file/clock.h"
+#include "lib/file/under_way.h"
+#include "lib/page/reservation.h"
+#include "lib/recovery/takeover.h"
+#include "reflection/format/log.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
+#include "reflection/media/report.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+static const struct patience plain = {0};
+
+/* ---- the log, as shared memory describes it ---- */
+
+static struct shared_log *log_of(const struct file *f)
+{
+    return &f->shared.header->log;
+}
+
+/* Copies what is needed to read and write. Shared memory is not trusted: a bad value could only lead to a bad place in the log. */
+static int look(const struct file *f, struct log_file *log)
+{
+    const struct shared_log *l = log_of(f);
+    *log = (struct log_file){.fd = f->pairing.reflection,
+                             .header = {.edition = l->edition,
+                                        .salt = l->salt,
+                                        .capacity = l->capacity,
+                                        .origin = l->origin,
+                                        .start = l->start}};
+    return log->header.capacity >= LOG_RING_AT && log->header.capacity % LOG_RING_AT == 0
+               ? 0
+               : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+}
+
+int log_attach(struct file *f)
+{
+    struct log_file log;
+    struct shared_log *l = log_of(f);
+    const int valid = log_open(&log, f->pairing.reflection);
+    if (valid <= 0)
+        return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
+                            f->pairing.path);
+    const struct log_header *h = &log.header;
+    l->edition = h->edition;
+    l->salt = h->salt;
+    l->capacity = h->capacity;
+    l->origin = h->origin;
+    l->start = l->tail = l->durable = h->start;
+    return 0;
+}
+
+/* ---- durable ---- */
+
+/* Another program may have cut the log, and with it the header or records. Returns 0; -1 with EIO and the file poisoned. */
+static int check_length(struct file *f)
+{
+    if (fsops_length(f->pairing.reflection) >= (off_t)(LOG_RING_AT + log_of(f)->capacity))
+        return 0;
+    file_poison(f);
+    return file_say_poisoned(f);
+}
+
+/* Makes the log durable up to its tail. */
+static int sync_log(struct file *f)
+{
+    struct shared_log *l = log_of(f);
+    const uint64_t tail = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
+    /* The kernel reports a failure once to each descriptor, and the pages count as clean then. */
+    if (file_check(f) < 0)
+        return -1;
+    if (fsops_fdatasync(f->pairing.reflection) < 0)
+        return file_in_doubt(f, "a commit");
+    if (check_length(f) < 0)
+        return -1;
+    uint64_t is = __atomic_load_n(&l->durable, __ATOMIC_RELAXED);
+    while (is < tail && !__atomic_compare_exchange_n(&l->durable, &is, tail, false,
+                                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    return 0;
+}
+
+/* Waits until all before `end` is durable. One of those who wait syncs for all. */
+static int wait_durable(struct file *f, uint64_t end)
+{
+    enum {
+        STOPPED_MS = 1000
+    }; /* who syncs for longer may have been stopped: then each syncs itself */
+    struct shared_log *l = log_of(f);
+    const uint64_t until = clock_ns() + STOPPED_MS * 1000000ull;
+    for (;;) {
+        seam_point(SEAM_WAIT, &l->syncing);
+        if (__atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) >= end)
+            return file_check(f);
+        if (page_try_reserve(f, &l->syncing)) {
+            const int r = __atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) < end ? sync_log(f) : 0;
+            page_release(&l->syncing);
+            if (r < 0)
+                return -1;
+            continue;
+        }
+        if (file_check(f) < 0)
+            return -1;
+        const uint32_t holder = __atomic_load_n(&l->syncing.holder, __ATOMIC_RELAXED);
+        const uint64_t now = clock_ns();
+        if (now >= until && sync_log(f) < 0)
+            return -1;
+        page_sleep(&l->syncing, until > now ? until - now : 1000000);
+        (void)reservation_look_after(f, &l->syncing, holder);
+    }
+}
+
+/* ---- appending ---- */
+
+enum { BUFFER = 64 << 10 };
+
+/* Bytes of a record on their way to the log. */
+struct writer {
+    const struct log_file *log;
+    uint64_t position; /* of buffer[0] */
+    uint64_t used;
+    uint32_t checksum; /* of all so far */
+    bool failed;
+    char *buffer;
+};
+
+static void flush(struct writer *w)
+{
+    w->checksum = log_checksum(w->checksum, w->buffer, w->used);
+    w->failed |= log_write(w->log, w->position, w->buffer, w->used) < 0;
+    w->position += w->used;
+    w->used = 0;
+}
+
+static void put(struct writer *w, const void *bytes, size_t n)
+{
+    if (w->used + n > BUFFER)
+        flush(w);
+    memcpy(w->buffer + w->used, bytes, n);
+    w->used += n;
+}
+
+/* Writes the record of a commit at the tail. */
+static int write_record(const struct commit *c, struct log_record *r)
+{
+    static const char zeros[LOG_UNIT];
+    struct file *f = c->m->file;
+    struct shared_log *l = log_of(f);
+    struct log_file log;
+    char *buffer HEAP = malloc(BUFFER);
+    struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
+    if (!buffer)
+        return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);
+    if (look(f, &log) < 0)
+        return -1;
+    r->magic = LOG_RECORD_MAGIC;
+    r->salt = log.header.salt;
+    r->position = l->tail;
+    put(&w, r, sizeof(*r));
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        const struct held_page *at = &c->set->pages[i];
+        if (at->pending)
+            put(&w, &(struct log_page){at->page, at->pending}, sizeof(struct log_page));
+    }
+    const uint64_t table = r->pages * sizeof(struct log_page) % LOG_UNIT;
+    put(&w, zeros, table ? LOG_UNIT - table : 0);
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        const struct held_page *at = &c->set->pages[i];
+        for (uint64_t left = at->pending; left; left &= left - 1)
+            put(&w, at->homes.r + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, SLICE_BYTES);
+    }
+    /* The header comes last: only then is the checksum known. All of a short record is still in the buffer. */
+    const bool is_short = w.position == l->tail;
+    r->checksum = log_checksum(w.checksum, buffer, w.used);
+    if (is_short)
+        memcpy(buffer, r, sizeof(*r));
+    flush(&w);
+    w.failed |= !is_short && log_write(&log, l->tail, r, sizeof(*r)) < 0;
+    return w.failed ? report_errno(errno, "cannot write to the log of %s", f->pairing.path) : 0;
+}
+
+/* Where the calling thread counts the records that it has appended: begun and over as in under_way.h. But while one is begun the thread
+ * waits for no checkpoint, as it may in a commit. */
+static struct tally records_of(const struct file *f)
+{
+    const struct tally t = under_way_of(f);
+    return (struct tally){t.of + 1, t.shared};
+}
+
+static_assert(offsetof(struct shared_thread, records) ==
+                  offsetof(struct shared_thread, commits) + sizeof(uint64_t),
+              "records_of()");
+
+static void end_record(const struct file *f, struct tally under_way)
+{
+    under_way_end(records_of(f));
+    under_way_end(under_way);
+}
+
+/* Appends a record. Returns 0, and where it ends, and the commit is under way; 1: there is no room; -1 with errno, and nothing is
+ * committed. */
+static int append(const struct commit *c, struct log_record *r, uint64_t *end,
+                  struct tally *under_way)
+{
+    struct file *f = c->m->file;
+    struct shared_log *l = log_of(f);
+    if (reservation_take(f, &l->appending, &plain) < 0)
+        return -1;
+    int done = file_check(f);
+    if (done == 0 &&
+        l->tail + r->bytes - __atomic_load_n(&l->start, __ATOMIC_ACQUIRE) > l->capacity)
+        done = 1;
+    if (done == 0) {
+        *under_way = under_way_begin(f);
+        tally_add_at(records_of(f).of, under_way->shared, 1);
+        done = write_record(c, r);
+        if (done < 0)
+            end_record(f, *under_way);
+    }
+    if (done == 0) {
+        *end = l->tail + r->bytes;
+        __atomic_store_n(&l->tail, *end, __ATOMIC_RELEASE);
+    }
+    page_release(&l->appending);
+    return done;
+}
+
+/* ---- space ---- */
+
+/* Returns how many records a thread of a slot has begun and ended. */
+static uint64_t records_look(const struct shared *s, unsigned slot, unsigned thread)
+{
+    return __atomic_load_n(&shared_thread_of(s, slot, thread)->records, __ATOMIC_ACQUIRE);
+}
+
+/* Waits until what is in the log now is in the file. */
+static int wait_for_records(struct file *f)
+{
+    const struct shared *s = &f->shared;
+    const unsigned slots = under_way_slots(s);
+    for (unsigned slot = 0; slot < slots; slot++) {
+        const uint32_t holder = shared_given_to(s, slot);
+        const unsigned threads = holder ? under_way_threads(s, slot) : 0;
+        for (unsigned thread = 0; thread < threads; thread++) {
+            const uint64_t noted = records_look(s, slot, thread);
+            uint64_t now = noted;
+            for (unsigned i = 0;
+                 (now & UNDER_WAY_NOW) && shared_given_to(s, slot) == holder &&
+                 (thread == THREAD_SHARED || now / UNDER_WAY_OVER == noted / UNDER_WAY_OVER);
+                 i++) {
+                seam_point(SEAM_WAIT, f);
+                if (i % 16 == 15 && (file_check(f) < 0 || takeover(f, holder) < 0))
+                    return -1;
+                page_pause(i);
+                now = records_look(s, slot, thread);
+            }
+        }
+    }
+    return 0;
+}
+
+static int doubt(struct file *f)
+{
+    return file_in_doubt(f, "what is in the log");
+}
+
+/* With `checking`, for a log that may have to become longer: with `appending` too. */
+static int check(struct file *f, uint64_t tail)
+{
+    struct shared_log *l = log_of(f);
+    struct log_file log;
+    const char *words = f->pairing.manifest + MANIFEST_SIZE_WORD;
+    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || look(f, &log) < 0)
+        return -1;
+    /* persist-order L3 (above) */
+    if (fsops_fdatasync(f->pairing.original) < 0 ||
+        file_flush_word(f, (uint64_t *)(uintptr_t)words) < 0)
+        return doubt(f);
+    log.header.start = tail;
+    if (log_write_header(&log) < 0 || fsops_fdatasync(log.fd) < 0)
+        return doubt(f);
+    l->edition = log.header.edition;
+    __atomic_store_n(&l->start, tail, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Makes the ring as long as `capacity`, which is more than it is. The caller has `checking`. */
+static int lengthen(struct file *f, uint64_t capacity)
+{
+    struct shared_log *l = log_of(f);
+    char *zeros HEAP = calloc(1, BUFFER);
+    struct log_file log;
+    if (!zeros)
+        return report_error(ENOMEM, "no memory to make the log of %s longer", f->pairing.path);
+    if (look(f, &log) < 0 || check_length(f) < 0)
+        return -1;
+    const uint64_t was = l->capacity;
+    if (fsops->fallocate(log.fd, 0, (off_t)(LOG_RING_AT + was), (off_t)(capacity - was)) < 0)
+        return report_errno(errno, "cannot make the log of %s %llu bytes long", f->pairing.path,
+                            (unsigned long long)capacity);
+    /* Behind the ring as it is: positions count from its end. */
+    log.header.capacity = capacity;
+    log.header.origin = 0;
+    for (uint64_t at = was; at < capacity; at += BUFFER)
+        if (log_write(&log, at, zeros, lesser(BUFFER, capacity - at)) < 0)
+            return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
+    /* explorer: drop fsync survives: it is for speed alone: the syncs of later commits find nothing but bytes to write. */
+    if (fsops_fdatasync(log.fd) < 0)
+        return doubt(f);
+    if (reservation_take(f, &l->appending, &plain) < 0)
+        return -1;
+    int r = check(f, l->tail);
+    if (r == 0) {
+        log.header = (struct log_header){.edition = l->edition,
+                                         .salt = l->salt,
+                                         .capacity = capacity,
+                                         .origin = l->tail,
+                                         .start = l->tail};
+        /* Durable with the next record. The header before it says the same of an empty log. */
+        if (log_write_header(&log) < 0)
+            r = doubt(f);
+    }
+    if (r == 0) {
+        l->edition = log.header.edition;
+        l->origin = l->tail;
+        l->capacity = capacity;
+    }
+    page_release(&l->appending);
+    return r;
+}
+
+/* The longest ring that a file gets by itself. */
+#define RING_BYTES (16ull << 20)
+
+static int checkpoint_held(struct file *f, uint64_t record)
+{
+    struct shared_log *l = log_of(f);
+    uint64_t capacity = l->capacity;
+    while (capacity < record || (record && capacity < RING_BYTES && capacity == l->capacity))
+        capacity *= 2;
+    if (capacity > l->capacity)
+        return lengthen(f, capacity);
+    if (reservation_take(f, &l->appending, &plain) < 0)
+        return -1;
+    const uint64_t tail = l->tail;
+    page_release(&l->appending);
+    return tail == l->start ? 0 : check(f, tail);
+}
+
+/* `record`: bytes that shall fit afterwards. */
+static int checkpoint(struct file *f, uint64_t record)
+{
+    struct shared_log *l = log_of(f);
+    if (reservation_take(f, &l->checking, &plain) < 0)
+        return -1;
+    /* Another process may just have done it. */
+    const bool fits =
+        record && __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE) + record - l->start <= l->capacity;
+    const int r = fits ? 0 : checkpoint_held(f, record);
+    page_release(&l->checking);
+    return r;
+}
+
+int log_checkpoint(struct file *f)
+{
+    return checkpoint(f, 0);
+}
+
+/* ---- the commit ---- */
+
+int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
+{
+    struct file *f = c->m->file;
+    struct log_record r = {.bytes = log_record_bytes(pages, slices),
+                           .pages = pages,
+                           .size = c->resizes ? c->size : LOG_NO_SIZE};
+    struct tally under_way = {0};
+    uint64_t end = 0;
+    int done;
+    while ((done = append(c, &r, &end, &under_way)) > 0)
+        if (checkpoint(f, r.bytes) < 0)
+            return -1;
+    if (done < 0)
+        return -1;
+    done = wait_durable(f, end); /* L2 */
+    if (done == 0) {
+        show(c);
+        if (pages)
+            show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
+                         slices, pages);
+    }
+    end_record(f, under_way);
+    return done;
+}

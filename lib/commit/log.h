@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commits of a file in domain `disk`: its log is its second home (reflection/format/log.h).
+ *
+ * A write is put together in memory of the process: homes.r of its pages lies there, and all bitmaps are 0. The commit appends one
+ * record with all slices to the log; one sync makes it durable, which is the commit point, and every commit that waits shares it.
+ * Then the slices are copied to the file, where they become visible. The kernel may write the file back at any time, so nothing is
+ * copied there that is not durable in the log.
+ *
+ *   persist-order L1 (reader: log_look): a record counts if it is valid as a whole, so its parts need no order.
+ *   persist-order L2 (reader: log_recover): a record, and all before it, is durable before anything of it is copied to the file. I1, I4.
+ *   persist-order L3 (reader: log_recover): what records say is durable in the file, and in the manifest, before the header says
+ *   that they are home. Their space is used again after that is durable.
+ *
+ * If the process dies before its record is appended, nothing has changed. If it dies later, the process that takes its pages over
+ * makes the log durable and copies what it has of these pages (takeover.c); after a power cut recovery copies all.
+ */
+#ifndef ATO_LIB_COMMIT_LOG_H
+#define ATO_LIB_COMMIT_LOG_H
+
+#include "lib/commit/show.h"
+
+/* commit_run() for a logged file, with something to commit: `pages` of the set's have `slices` pending. */
+int log_commit(const struct commit *c, uint64_t pages, uint64_t slices);
+
+/* The first process: reads the header of the log into shared memory. Returns 0; -1 with errno. */
+int log_attach(struct file *f);
+
+/* Brings all that is committed to the file, durably: the log is empty then, unless others commit meanwhile. The caller is in no commit.
+ * Returns 0; -1 with EIO and the file poisoned, or with an error of takeover(). */
+int log_checkpoint(struct file *f);
+
+#endif

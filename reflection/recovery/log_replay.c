@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "reflection/recovery/log_replay.h"
+
+#include "reflection/format/layout.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- records ---- */
+
+/* Calls `use` for each valid record, with the position of its slices. */
+static int walk(struct log_range *range,
+                int (*use)(const struct log_range *range, const struct log_view *v, uint64_t slices,
+                           void *arg),
+                void *arg, const char *path)
+{
+    struct log_view v = {0};
+    const uint64_t first = range->position, room = range->log.header.capacity;
+    int r = 0;
+    while (r == 0 && range->position < range->end) {
+        const uint64_t left = first + room - range->position;
+        r = log_look(&range->log, range->position, left, &v);
+        if (r < 0)
+            report_errno(errno, "cannot read the log of %s", path);
+        if (r <= 0)
+            break;
+        r = use ? use(range, &v, range->position + log_slices_at(v.record.pages), arg) : 0;
+        if (r == 0) {
+            if (v.record.size != LOG_NO_SIZE)
+                range->size = v.record.size;
+            range->position += v.record.bytes;
+        }
+    }
+    free(v.pages);
+    return r < 0 ? -1 : 0;
+}
+
+int log_replay_size(struct log_range *range, const char *path)
+{
+    range->size = LOG_NO_SIZE;
+    return walk(range, NULL, NULL, path);
+}
+
+struct copying {
+    int original;
+    uint64_t size; /* only what lies within it */
+    const char *path;
+};
+
+static int write_exactly(const struct copying *c, const char *from, uint64_t n, uint64_t at)
+{
+    while (n) {
+        const ssize_t done = fsops->pwrite(c->original, from, n, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return report_errno(done ? errno : EIO, "cannot bring the log of %s to the file",
+                                c->path);
+        from += done;
+        at += (uint64_t)done;
+        n -= (uint64_t)done;
+    }
+    return 0;
+}
+
+/* Writes the runs of slices of one page. */
+static int write_page(const struct copying *c, const struct log_page *p, const char *slices)
+{
+    for (unsigned i = 0, n; i < PAGE_BYTES / SLICE_BYTES; i += n) {
+        const bool has = p->slices >> i & 1;
+        const uint64_t at = p->page * PAGE_BYTES + (uint64_t)i * SLICE_BYTES;
+        n = 1;
+        while (i + n < PAGE_BYTES / SLICE_BYTES && (p->slices >> (i + n) & 1) == has)
+            n++;
+        if (!has || at >= c->size)
+            continue;
+        const uint64_t bytes = (uint64_t)n * SLICE_BYTES, left = c->size - at;
+        if (write_exactly(c, slices, bytes < left ? bytes : left, at) < 0)
+            return -1;
+        slices += bytes;
+    }
+    return 0;
+}
+
+static int read_slices(const struct log_range *range, uint64_t at, uint64_t slices, char *to,
+                       const char *path)
+{
+    return log_read(&range->log, at, to, (uint64_t)bitmap_count(slices) * SLICE_BYTES) < 0
+               ? report_errno(errno, "cannot read the log of %s", path)
+               : 0;
+}
+
+static int copy_record(const struct log_range *range, const struct log_view *v, uint64_t at,
+                       void *arg)
+{
+    const struct copying *c = arg;
+    char slices[PAGE_BYTES];
+    for (uint64_t i = 0; i < v->record.pages; i++) {
+        const struct log_page *p = &v->pages[i];
+        if (read_slices(range, at, p->slices, slices, c->path) < 0 || write_page(c, p, slices) < 0)
+            return -1;
+        at += (uint64_t)bitmap_count(p->slices) * SLICE_BYTES;
+    }
+    return 0;
+}
+
+/* ---- the last slices of some pages ---- */
+
+struct image {
+    struct log_page of;
+    char bytes[PAGE_BYTES];
+};
+
+struct gathering {
+    bool (*wants)(void *arg, uint64_t page);
+    void *arg;
+    struct image *images;
+    uint64_t n;
+    const char *path;
+};
+
+static struct image *image_of(struct gathering *g, uint64_t page)
+{
+    for (uint64_t i = 0; i < g->n; i++)
+        if (g->images[i].of.page == page)
+            return &g->images[i];
+    struct image *more = realloc(g->images, (g->n + 1) * sizeof(*more));
+    if (!more)
+        return report_null(ENOMEM, "no memory to read the log of %s", g->path);
+    g->images = more;
+    more[g->n] = (struct image){.of.page = page};
+    return &more[g->n++];
+}
+
+static int gather_record(const struct log_range *range, const struct log_view *v, uint64_t at,
+                         void *arg)
+{
+    struct gathering *g = arg;
+    char slices[PAGE_BYTES];
+    for (uint64_t i = 0; i < v->record.pages; i++) {
+        const struct log_page *p = &v->pages[i];
+        if (g->wants(g->arg, p->page)) {
+            struct image *to = image_of(g, p->page);
+            const char *from = slices;
+            if (!to || read_slices(range, at, p->slices, slices, g->path) < 0)
+                return -1;
+            to->of.slices |= p->slices;
+            for (uint64_t left = p->slices; left; left &= left - 1, from += SLICE_BYTES)
+                memcpy(to->bytes + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, from,
+                       SLICE_BYTES);
+        }
+        at += (uint64_t)bitmap_count(p->slices) * SLICE_BYTES;
+    }
+    return 0;
+}
+
+int log_replay_last(struct log_range *range, int original, bool (*wants)(void *arg, uint64_t page),
+                    void *arg, const char *path)
+{
+    struct gathering g = {wants, arg, NULL, 0, path};
+    const struct copying c = {original, UINT64_MAX, path};
+    int r = walk(range, gather_record, &g, path);
+    for (uint64_t i = 0; r == 0 && i < g.n; i++) {
+        struct image *m = &g.images[i];
+        /* As they lie in a record: one behind the other. */
+        char *to = m->bytes;
+        for (uint64_t left = m->of.slices; left; left &= left - 1, to += SLICE_BYTES)
+            memmove(to, m->bytes + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, SLICE_BYTES);
+        r = write_page(&c, &m->of, m->bytes);
+    }
+    free(g.images);
+    return r;
+}
+
+/* ---- all of a log ---- */
+
+static int open_range(const struct pairing *pr, int fd, struct log_range *range)
+{
+    *range = (struct log_range){.log.fd = fd, .end = UINT64_MAX, .size = LOG_NO_SIZE};
+    const int valid = log_open(&range->log, fd);
+    if (valid < 0)
+        return report_errno(errno, "cannot read the log of %s", pr->path);
+    if (!valid)
+        return report_error(EUCLEAN, "the header of the log %s/%s is damaged. " PAIRING_BRING_BACK,
+                            pr->folder.path, pr->names.reflection);
+    range->position = range->log.header.start;
+    return 0;
+}
+
+int log_recover_size(struct pairing *pr)
+{
+    struct log_range range;
+    const int fd =
+        folder_open_file(&pr->folder, pr->names.reflection, O_RDWR, &pr->identity.trust, "the log");
+    if (fd < 0)
+        return errno != ENOENT
+                   ? -1
+                   : report_error(ESTALE, "the log %s/%s, which has to be recovered, is missing",
+                                  pr->folder.path, pr->names.reflection);
+    /* persist-order L2 (reader: a later recovery): a killed process may have written records, or a header, and not synced them. They are
+     * durable before anything is copied to the file, and before the other copy of the header is overwritten. */
+    int r = fsops_fdatasync(fd) < 0
+                ? report_errno(errno, "cannot make the log of %s durable", pr->path)
+                : open_range(pr, fd, &range);
+    if (r == 0)
+        r = log_replay_size(&range, pr->path);
+    uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
+    /* explorer: tear word survives: the records say the size until log_recover() is done, and settle_manifest() came before that. */
+    if (r == 0 && range.size != LOG_NO_SIZE)
+        persist_store_word(&pr->persist, word, manifest_encode_size(range.size));
+    KEEP_ERRNO();
+    close(fd);
+    return r;
+}
+
+int log_recover(struct pairing *pr)
+{
+    struct log_range range;
+    if (open_range(pr, pr->reflection, &range) < 0)
+        return -1;
+    struct copying c = {pr->original, pr->size, pr->path};
+    if (walk(&range, copy_record, &c, pr->path) < 0)
+        return -1;
+    struct log_header *h = &range.log.header;
+    /* persist-order L4 (reader: a later recovery): the file has what the records say before the header says that they are home. */
+    if (fsops_fdatasync(pr->original) < 0)
+        return report_errno(errno, "cannot make %s durable", pr->path);
+    h->start = range.position;
+    /* What a power cut has left behind the last valid record must never count. */
+    if (identity_random(&h->salt, sizeof(h->salt)) < 0)
+        return -1;
+    if (log_write_header(&range.log) < 0 || fsops_fdatasync(pr->reflection) < 0)
+        return report_errno(errno, "cannot make the log of %s durable", pr->path);
+    return 0;
+}

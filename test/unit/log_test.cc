@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A file with a log: what a commit costs, when it is durable, and what is left of it after failures, kills and damage.
+#include "support/child.h"
+#include "support/faults.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/format/log.h"
+}
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace support;
+
+namespace
+{
+
+constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 256 << 10;
+
+ato_options logged()
+{
+    ato_options o = options(ATO_DOMAIN_MSYNC);
+    o.format = ATO_FORMAT_LOG;
+    return o;
+}
+
+class LogFile : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        write_file(file, content);
+    }
+    // As Mapped::write(), and notes it as the content.
+    bool write(Mapped &m, uint64_t at, const Bytes &bytes, unsigned flags = 0)
+    {
+        if (!m.write(at, bytes, flags))
+            return false;
+        std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(at));
+        return true;
+    }
+    TempDir dir{"/dev/shm"};
+    const std::string file = dir / "file";
+    Bytes content = pattern(SIZE, 1);
+};
+
+TEST(LogChecksum, IsCrc32c)
+{
+    ASSERT_TRUE(log_is_possible());
+    EXPECT_EQ(log_checksum(0, "123456789", 9), 0xe3069283u); // the check value of its catalogues
+    EXPECT_EQ(log_checksum(log_checksum(0, "1234", 4), "56789", 5), 0xe3069283u);
+}
+
+TEST_F(LogFile, ACommitIsOneSync)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.stat().format, ATO_FORMAT_LOG);
+    ASSERT_TRUE(write(m, 0, pattern(100, 2)));
+    for (const size_t n : {1ul, 64ul, 3000ul, 3 * PAGE}) {
+        FsFaults fs;
+        PersistFaults stores;
+        ASSERT_TRUE(write(m, 5 * PAGE + 10, pattern(n, 3))) << m.sentence;
+        EXPECT_EQ(fs.count("fdatasync"), 1) << n;
+        EXPECT_EQ(fs.count("pwrite"), 1) << n;
+        EXPECT_EQ(fs.count("fsync"), 0) << n;
+        EXPECT_EQ(stores.counts.flush_any + stores.counts.flush_data, 0) << n;
+    }
+    EXPECT_EQ(m.read(), content);
+    EXPECT_EQ(read_file(file), content) << "the file itself has what is committed";
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(file), content);
+    EXPECT_FALSE(exists(reflection_of(file)));
+}
+
+// Nothing of a commit is in the file before its record is durable.
+TEST_F(LogFile, TheFileHasNothingThatIsNotDurable)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(write(m, 0, pattern(10, 2)));
+    const Bytes before = content;
+    FsFaults fs;
+    bool looked = false;
+    fs.before = [&](const FsCall &c) {
+        if (std::string(c.op) == "fdatasync") {
+            EXPECT_EQ(read_file(file), before);
+            looked = true;
+        }
+        return GO_ON;
+    };
+    ASSERT_TRUE(write(m, PAGE, pattern(3 * PAGE, 4)));
+    EXPECT_TRUE(looked);
+    EXPECT_EQ(read_file(file), content);
+}
+
+// Those who wait share a sync.
+TEST_F(LogFile, CommitsOfThreadsShareSyncs)
+{
+    enum { THREADS = 8, WRITES = 20 };
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, Bytes(SIZE, 5)));
+    static std::atomic<int> syncs;
+    static const struct fsops *below = fsops;
+    struct fsops slow = *fsops;
+    slow.fdatasync = [](int fd) {
+        syncs++;
+        usleep(2000);
+        return below->fdatasync(fd);
+    };
+    syncs = 0;
+    fsops = &slow;
+    std::vector<std::thread> threads;
+    std::atomic<int> failed{0};
+    for (size_t t = 0; t < THREADS; t++)
+        threads.emplace_back([&, t] {
+            char byte = static_cast<char>(t);
+            for (int i = 0; i < WRITES; i++)
+                failed += !ato_memcpy(m.base + t * PAGE, &byte, 1);
+        });
+    for (std::thread &t : threads)
+        t.join();
+    fsops = below;
+    EXPECT_EQ(failed, 0);
+    EXPECT_LT(syncs, THREADS * WRITES / 2);
+}
+
+// The ring is used again from its start, and gets longer for a commit that does not fit.
+TEST_F(LogFile, TheRingIsUsedAgainAndGetsLonger)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(file, logged());
+                  for (unsigned i = 0; m && i < 200; i++)
+                      if (!m.write(i % 60 * PAGE + i, pattern(2 * PAGE, i)))
+                          return 1;
+                  if (!m || stat_of(reflection_of(file)).st_size <= static_cast<off_t>(RING + PAGE))
+                      return 2;
+                  _exit(CUT);
+                  return 0;
+              }),
+              CUT);
+    for (unsigned i = 0; i < 200; i++) {
+        const Bytes bytes = pattern(2 * PAGE, i);
+        std::copy(bytes.begin(), bytes.end(),
+                  content.begin() + static_cast<long>(i % 60 * PAGE + i));
+    }
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+    const std::string large = dir / "large";
+    write_file(large, Bytes(40 << 20, 1));
+    Mapped l(large, logged());
+    ASSERT_TRUE(l) << l.sentence;
+    ASSERT_TRUE(l.write(0, Bytes(40 << 20, 2))) << l.sentence;
+    EXPECT_EQ(l.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(large), Bytes(40 << 20, 2));
+}
+
+// No space for a longer log: ENOSPC before the commit, nothing changed, and the next commit that fits succeeds.
+TEST_F(LogFile, AFullDiskIsEnospcAndChangesNothing)
+{
+    const std::string large = dir / "large";
+    write_file(large, Bytes(1 << 20, 1));
+    Mapped m(large, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(m.write(0, Bytes(PAGE, 3)));
+    for (const char *op : {"fallocate", "pwrite"}) {
+        FsFaults fs;
+        fs.fail_op(op, ENOSPC);
+        EXPECT_FALSE(m.write(0, Bytes(1 << 20, 2))) << op;
+        EXPECT_EQ(m.error, ENOSPC) << op;
+        EXPECT_EQ(read_file(large)[0], 3) << op;
+    }
+    EXPECT_TRUE(m.write(PAGE, Bytes(PAGE, 4))) << m.sentence;
+    EXPECT_TRUE(m.write(0, Bytes(1 << 20, 2))) << m.sentence;
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_EQ(read_file(large), Bytes(1 << 20, 2));
+}
+
+// After a sync that failed nothing is acknowledged any more.
+TEST_F(LogFile, AFailedSyncPoisonsTheFile)
+{
+    {
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(write(m, 0, pattern(10, 2)));
+        {
+            FsFaults fs;
+            fs.fail_op("fdatasync", EIO);
+            EXPECT_FALSE(m.write(PAGE, Bytes(10, 7)));
+            EXPECT_EQ(m.error, EIO);
+            EXPECT_EQ(read_file(file), content);
+        }
+        EXPECT_FALSE(m.write(2 * PAGE, Bytes(10, 7)));
+        EXPECT_EQ(m.error, EIO);
+    }
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    const Bytes now = m.read();
+    if (now[PAGE] == 7)
+        std::fill_n(content.begin() + PAGE, 10, 7);
+    EXPECT_EQ(now, content);
+}
+
+// A process dies at each call of a commit to several pages; another one finishes what it appended, or finds nothing.
+TEST_F(LogFile, OthersFinishWhatADeadProcessAppended)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    bool saw[2] = {};
+    for (long call = 0, died = CUT; died == CUT; call++) {
+        const auto fill = static_cast<uint8_t>(call + 10);
+        ASSERT_TRUE(write(m, PAGE, Bytes(PAGE, 1)));
+        died = in_child([&] {
+            Mapped own(file, logged());
+            FsFaults fs;
+            PersistFaults stores;
+            long n = 0;
+            // Each call of either kind.
+            fs.before = [&](const FsCall &) { return n++ == call ? DIE : GO_ON; };
+            stores.before = [&](const PersistCall &) { return n++ == call ? DIE : GO_ON; };
+            return own && own.write(0, Bytes(3 * PAGE, fill)) ? 0 : 1;
+        });
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        const Bytes now = m.read(0, 3 * PAGE);
+        ASSERT_EQ(now.size(), 3 * PAGE) << m.sentence;
+        const bool done = now[0] == fill;
+        saw[done] = true;
+        if (done)
+            std::fill_n(content.begin(), 3 * PAGE, fill);
+        EXPECT_EQ(m.read(), content) << call;
+    }
+    EXPECT_TRUE(saw[0] && saw[1]);
+}
+
+// All processes are killed at each call of a commit; then the map recovers.
+TEST_F(LogFile, AMapFinishesWhatWasAppended)
+{
+    bool saw[2] = {};
+    for (long call = 0, died = CUT; died == CUT; call++) {
+        const auto fill = static_cast<uint8_t>(call + 10);
+        died = in_child([&] {
+            Mapped own(file, logged());
+            if (!own || !own.write(PAGE, Bytes(PAGE, 1)))
+                return 1;
+            FsFaults fs;
+            PersistFaults stores;
+            long n = 0;
+            fs.before = [&](const FsCall &) { return n++ == call ? DIE : GO_ON; };
+            stores.before = [&](const PersistCall &) { return n++ == call ? DIE : GO_ON; };
+            return own.write(0, Bytes(3 * PAGE, fill)) ? 0 : 1;
+        });
+        ASSERT_TRUE(died == CUT || died == 0) << died;
+        std::fill_n(content.begin() + PAGE, PAGE, 1);
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        const bool done = m.read(0, 1)[0] == fill;
+        saw[done] = true;
+        if (done)
+            std::fill_n(content.begin(), 3 * PAGE, fill);
+        EXPECT_EQ(m.read(), content) << call;
+    }
+    EXPECT_TRUE(saw[0] && saw[1]);
+}
+
+// A torn record ends the log; and one behind it, which was whole, never counts again.
+TEST_F(LogFile, WhatLiesBehindATornRecordNeverCounts)
+{
+    const auto kill_after = [&](int writes, uint8_t fill) {
+        return in_child([&] {
+            Mapped m(file, logged());
+            for (int i = 0; m && i < writes; i++)
+                if (!m.write(static_cast<uint64_t>(i) * PAGE, Bytes(PAGE, fill)))
+                    return 1;
+            _exit(m ? CUT : 2);
+            return 0;
+        });
+    };
+    ASSERT_EQ(kill_after(3, 7), CUT);
+    // As a power cut may leave it: the file as before, and the second of three records torn.
+    write_file(file, content);
+    const std::string log = reflection_of(file);
+    const uint64_t record = log_record_bytes(1, 64);
+    Bytes bytes = read_file(log);
+    bytes[LOG_RING_AT + record + 200] ^= 1;
+    write_file(log, bytes);
+    ASSERT_EQ(kill_after(1, 8), CUT); // recovers, then appends one of the same length
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    std::fill_n(content.begin(), PAGE, 8);
+    EXPECT_EQ(m.read(), content);
+}
+
+TEST_F(LogFile, ADamagedHeaderIsAnErrorThatNamesTheFile)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(file, logged());
+                  _exit(m && m.write(0, Bytes(10, 7)) ? CUT : 1);
+                  return 0;
+              }),
+              CUT);
+    const std::string log = reflection_of(file);
+    Bytes bytes = read_file(log), damaged = bytes;
+    for (const int copy : {0, static_cast<int>(LOG_COPY_AT)})
+        damaged[static_cast<size_t>(copy) + 30] ^= 1;
+    write_file(log, damaged);
+    {
+        Mapped m(file, logged());
+        EXPECT_FALSE(m);
+        EXPECT_EQ(m.error, EUCLEAN);
+        EXPECT_NE(m.sentence.find(log), std::string::npos) << m.sentence;
+    }
+    write_file(log, bytes);
+    Mapped m(file, logged());
+    EXPECT_TRUE(m) << m.sentence;
+}
+
+TEST_F(LogFile, ALogThatIsCutIsNoticedBeforeTheNextCommitCounts)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(write(m, 0, pattern(10, 2)));
+    ASSERT_EQ(truncate(reflection_of(file).c_str(), 0), 0);
+    EXPECT_FALSE(m.write(PAGE, Bytes(10, 7)));
+    EXPECT_EQ(m.error, EIO);
+    EXPECT_NE(m.sentence.find("the log of"), std::string::npos) << m.sentence;
+    EXPECT_EQ(read_file(file), content);
+}
+
+// A word that is stored in place (ATO_EAGER) is not overwritten by an older record of its slice.
+TEST_F(LogFile, AnEagerWordOutlivesOlderRecords)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(file, logged());
+                  if (!m || !m.write(0, Bytes(64, 7)) || !m.write(8, Bytes(8, 9), ATO_EAGER))
+                      return 1;
+                  _exit(CUT);
+                  return 0;
+              }),
+              CUT);
+    std::fill_n(content.begin(), 64, 7);
+    std::fill_n(content.begin() + 8, 8, 9);
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+}
+
+// The size is part of the record.
+TEST_F(LogFile, SizesAreRecoveredWithTheirBytes)
+{
+    for (const size_t size : {SIZE + 3 * PAGE + 5, SIZE / 2 + 7}) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(file, logged());
+                      ato_tx *tx = m ? ato_tx_begin(0) : nullptr;
+                      if (!tx || ato_tx_ftruncate(tx, m.base, static_cast<off_t>(size)) < 0 ||
+                          !ato_tx_memcpy(tx, m.base + size - 5, "hello", 5, 0) ||
+                          ato_tx_commit(tx) < 0)
+                          return 1;
+                      _exit(CUT);
+                      return 0;
+                  }),
+                  CUT);
+        content.resize(size);
+        memcpy(content.data() + size - 5, "hello", 5);
+        ASSERT_TRUE(Mapped(file, logged())); // the file gets its length
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        EXPECT_EQ(read_file(file), content);
+    }
+}
+
+} // namespace
