@@ -10,6 +10,7 @@
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -65,17 +66,25 @@ static int check_length(struct file *f)
     return file_say_poisoned(f);
 }
 
+/* Makes a file durable. The kernel reports a lost write once to each descriptor: so one at a time, as in file_msync(). */
+static int sync_one(struct file *f, int fd, const char *what)
+{
+    pthread_mutex_lock(&f->medium);
+    int r = file_check(f);
+    if (r == 0 && fsops->fdatasync(fd) < 0)
+        r = file_in_doubt(f, what);
+    pthread_mutex_unlock(&f->medium);
+    return r;
+}
+
+#define sync_file(f, fd, what) SEAM_AT("fdatasync", sync_one(f, fd, what))
+
 /* Makes the log durable up to its tail. */
 static int sync_log(struct file *f)
 {
     struct shared_log *l = log_of(f);
     const uint64_t tail = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
-    /* The kernel reports a failure once to each descriptor, and the pages count as clean then. */
-    if (file_check(f) < 0)
-        return -1;
-    if (fsops_fdatasync(f->pairing.reflection) < 0)
-        return file_in_doubt(f, "a commit");
-    if (check_length(f) < 0)
+    if (sync_file(f, f->pairing.reflection, "a commit") < 0 || check_length(f) < 0)
         return -1;
     uint64_t is = __atomic_load_n(&l->durable, __ATOMIC_RELAXED);
     while (is < tail && !__atomic_compare_exchange_n(&l->durable, &is, tail, false,
@@ -242,6 +251,7 @@ static int wait_for_records(struct file *f)
 {
     const struct shared *s = &f->shared;
     const unsigned slots = under_way_slots(s);
+    const uint64_t until = clock_ns() + reservation_patience_ms() * 1000000;
     for (unsigned slot = 0; slot < slots; slot++) {
         const uint32_t holder = shared_given_to(s, slot);
         const unsigned threads = holder ? under_way_threads(s, slot) : 0;
@@ -255,6 +265,11 @@ static int wait_for_records(struct file *f)
                 seam_point(SEAM_WAIT, f);
                 if (i % 16 == 15 && (file_check(f) < 0 || takeover(f, holder) < 0))
                     return -1;
+                if (i % 16 == 15 && clock_ns() > until)
+                    return report_error(ETIMEDOUT,
+                                        "a commit of a process that is stopped keeps the log of %s "
+                                        "from being brought into the file",
+                                        f->pairing.path);
                 page_pause(i);
                 now = records_look(s, slot, thread);
             }
@@ -263,10 +278,7 @@ static int wait_for_records(struct file *f)
     return 0;
 }
 
-static int doubt(struct file *f)
-{
-    return file_in_doubt(f, "what is in the log");
-}
+static const char in_log[] = "what is in the log";
 
 /* With `checking`, for a log that may have to become longer: with `appending` too. */
 static int check(struct file *f, uint64_t tail)
@@ -277,12 +289,14 @@ static int check(struct file *f, uint64_t tail)
     if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || look(f, &log) < 0)
         return -1;
     /* persist-order L3 (above) */
-    if (fsops_fdatasync(f->pairing.original) < 0 ||
+    if (sync_file(f, f->pairing.original, in_log) < 0 ||
         file_flush_word(f, (uint64_t *)(uintptr_t)words) < 0)
-        return doubt(f);
+        return -1;
     log.header.start = tail;
-    if (log_write_header(&log) < 0 || fsops_fdatasync(log.fd) < 0)
-        return doubt(f);
+    if (log_write_header(&log) < 0)
+        return file_in_doubt(f, in_log);
+    if (sync_file(f, log.fd, in_log) < 0)
+        return -1;
     l->edition = log.header.edition;
     __atomic_store_n(&l->start, tail, __ATOMIC_RELEASE);
     return 0;
@@ -309,8 +323,8 @@ static int lengthen(struct file *f, uint64_t capacity)
         if (log_write(&log, at, zeros, lesser(BUFFER, capacity - at)) < 0)
             return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
     /* explorer: drop fsync survives: it is for speed alone: the syncs of later commits find nothing but bytes to write. */
-    if (fsops_fdatasync(log.fd) < 0)
-        return doubt(f);
+    if (sync_file(f, log.fd, in_log) < 0)
+        return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
     int r = check(f, l->tail);
@@ -322,7 +336,7 @@ static int lengthen(struct file *f, uint64_t capacity)
                                          .start = l->tail};
         /* Durable with the next record. The header before it says the same of an empty log. */
         if (log_write_header(&log) < 0)
-            r = doubt(f);
+            r = file_in_doubt(f, in_log);
     }
     if (r == 0) {
         l->edition = log.header.edition;
@@ -339,11 +353,20 @@ static int lengthen(struct file *f, uint64_t capacity)
 static int checkpoint_held(struct file *f, uint64_t record)
 {
     struct shared_log *l = log_of(f);
-    uint64_t capacity = l->capacity;
-    while (capacity < record || (record && capacity < RING_BYTES && capacity == l->capacity))
+    struct log_file log;
+    if (look(f, &log) < 0)
+        return -1;
+    uint64_t capacity = log.header.capacity;
+    const bool fits = record <= capacity;
+    while (capacity < record && capacity < LAYOUT_MAX_BYTES)
         capacity *= 2;
-    if (capacity > l->capacity)
-        return lengthen(f, capacity);
+    if (fits && record && capacity < RING_BYTES)
+        capacity *= 2;
+    /* On a full disk a ring that is empty again will do. */
+    if (capacity > log.header.capacity &&
+        (lengthen(f, capacity) == 0 ||
+         !(fits && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))))
+        return capacity == l->capacity ? 0 : -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
     const uint64_t tail = l->tail;

@@ -119,35 +119,61 @@ static int note_header(const struct dead *p)
     return 0;
 }
 
+/* If the dead process was appending: its record may be whole, and the tail not moved. It counts then, since a recovery would find it.
+ * Returns 0; -1 with a sentence. */
+static int note_tail(const struct dead *p, const struct log_file *log)
+{
+    struct shared_log *l = &p->file->shared.header->log;
+    struct log_view v = {0};
+    if (__atomic_load_n(&l->appending.holder, __ATOMIC_ACQUIRE) != p->holder)
+        return 0;
+    const int found = log_look(log, l->tail, l->start + l->capacity - l->tail, &v);
+    if (found > 0)
+        __atomic_store_n(&l->tail, l->tail + v.record.bytes, __ATOMIC_RELEASE);
+    free(v.pages);
+    return found < 0 ? report_errno(errno, "cannot read the log of %s", p->file->pairing.path) : 0;
+}
+
+static int sync_log(struct file *f)
+{
+    /* As in lib/commit/log.c: the kernel reports a lost write once. */
+    pthread_mutex_lock(&f->medium);
+    int r = file_check(f);
+    if (r == 0 && fsops_fdatasync(f->pairing.reflection) < 0)
+        r = file_in_doubt(f, "what a dead process committed");
+    pthread_mutex_unlock(&f->medium);
+    return r;
+}
+
 /* Brings what the log has of these pages to the file: the dead process may have appended a commit, and copied nothing of it, or a part.
  * What others have committed to them before is copied once more. */
 static int replay_log(struct dead *p)
 {
     struct file *f = p->file;
     struct shared_log *l = &f->shared.header->log;
+    int r = 1;
     /* persist-order L2 (log.h) */
-    if (fsops_fdatasync(f->pairing.reflection) < 0) {
-        file_poison(f);
-        return report_errno(errno, "cannot make the log of %s durable", f->pairing.path);
+    if (sync_log(f) < 0 || note_header(p) < 0)
+        return -1;
+    for (bool noted = false; r > 0; noted = true) {
+        struct log_range range = {
+            .log = {.fd = f->pairing.reflection,
+                    .header = {.salt = l->salt, .capacity = l->capacity, .origin = l->origin}},
+            .position = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE)};
+        if (range.log.header.capacity < LOG_RING_AT)
+            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+        if (!noted && note_tail(p, &range.log) < 0)
+            return -1;
+        range.end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
+        range.size = LOG_NO_SIZE;
+        r = log_replay_last(&range, f->pairing.original, was_held, p, &l->start, f->pairing.path);
+        /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
+        if (r == 0 && range.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
+            persist_store_word(&p->media.persist,
+                               (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
+                               manifest_encode_size(range.size));
     }
-    if (note_header(p) < 0)
-        return -1;
-    struct log_range range = {
-        .log = {.fd = f->pairing.reflection,
-                .header = {.salt = l->salt, .capacity = l->capacity, .origin = l->origin}},
-        .position = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE),
-        .end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE)};
-    struct log_range sizes = range;
-    if (range.log.header.capacity < LOG_RING_AT)
-        return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-    if (log_replay_size(&sizes, f->pairing.path) < 0 ||
-        log_replay_last(&range, f->pairing.original, was_held, p, f->pairing.path) < 0)
-        return -1;
-    /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
-    if (sizes.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
-        persist_store_word(&p->media.persist, (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
-                           manifest_encode_size(sizes.size));
-    return 0;
+    return r;
 }
 
 /* ---- what is on the media ---- */
@@ -178,6 +204,7 @@ static int note_bitmap(struct dead *p, struct dead_page *at)
 {
     if (p->file->logged) {
         at->value = 0;
+        p->in_place |= at->showed; /* a word may have been stored in place */
         return 0;
     }
     const uint32_t format = file_format(p->file);

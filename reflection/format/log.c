@@ -101,6 +101,10 @@ int log_open(struct log_file *log, int fd)
 {
     const off_t length = fsops_length(fd);
     *log = (struct log_file){.fd = fd};
+    if (!log_is_possible()) {
+        errno = ENOTSUP;
+        return -1;
+    }
     return length < 0 ? -1 : log_read_header(log, (uint64_t)length);
 }
 
@@ -130,7 +134,7 @@ int log_holds_records(int fd)
     struct log_record r;
     const int valid = log_open(&log, fd);
     if (valid <= 0)
-        return valid;
+        return valid < 0 ? -1 : 1;
     return log_read(&log, log.header.start, &r, sizeof(r)) < 0
                ? -1
                : is_record(&log, &r, log.header.start);

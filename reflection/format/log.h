@@ -117,10 +117,10 @@ struct log_view {
  * errno: ENOMEM, EIO. */
 int log_look(const struct log_file *log, uint64_t position, uint64_t most, struct log_view *v);
 
-/* Finds the header of a log file. Returns as log_read_header(). */
+/* Finds the header of a log file. Returns as log_read_header(); -1 with ENOTSUP without log_is_possible(). */
 int log_open(struct log_file *log, int fd);
 
-/* Returns 1 if a log has a record, whole or not, that may not be home; else 0, also if it is damaged; -1 with errno. */
+/* Returns 1 if a log has a record, whole or not, that may not be home, or is damaged; else 0; -1 with errno. */
 int log_holds_records(int fd);
 
 #endif

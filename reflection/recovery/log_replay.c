@@ -161,11 +161,18 @@ static int gather_record(const struct log_range *range, const struct log_view *v
 }
 
 int log_replay_last(struct log_range *range, int original, bool (*wants)(void *arg, uint64_t page),
-                    void *arg, const char *path)
+                    void *arg, const uint64_t *start, const char *path)
 {
     struct gathering g = {wants, arg, NULL, 0, path};
-    const struct copying c = {original, UINT64_MAX, path};
-    int r = walk(range, gather_record, &g, path);
+    const uint64_t first = range->position;
+    const off_t length = fsops_length(original); /* a growth has given it before its record */
+    const struct copying c = {original, length < 0 ? 0 : (uint64_t)length, path};
+    int r = length < 0 ? report_errno(errno, "cannot find the length of %s", path)
+                       : walk(range, gather_record, &g, path);
+    if (__atomic_load_n(start, __ATOMIC_ACQUIRE) != first)
+        r = 1;
+    else if (r == 0 && range->position != range->end)
+        r = report_error(EUCLEAN, "a record in the log of %s is damaged", path);
     for (uint64_t i = 0; r == 0 && i < g.n; i++) {
         struct image *m = &g.images[i];
         /* As they lie in a record: one behind the other. */

@@ -24,10 +24,10 @@ struct log_range {
 int log_replay_size(struct log_range *range, const char *path);
 
 /* Copies the slices of the pages for which `wants` returns true to the file: of each slice what the last record has. So a slice that is home
- * stays as it is at every moment: it may be one that the header does not count any more. Returns 0; -1 with a sentence; some may be
- * copied. */
+ * stays as it is at every moment: it may be one that the header does not count any more. *start: where the log begins, as others move it meanwhile, and then use the space before it again. Returns 0; 1: it has
+ * moved, and nothing is copied; -1 with a sentence: EUCLEAN if a record before range->end is not valid, ... */
 int log_replay_last(struct log_range *range, int original, bool (*wants)(void *arg, uint64_t page),
-                    void *arg, const char *path);
+                    void *arg, const uint64_t *start, const char *path);
 
 /* For a file that no process has mapped. First: its size becomes that of the last record, in the manifest. Later, when it is known that
  * the file and its log belong together: all records are copied to it, durably, and count no more. The log is pr->reflection. Return 0; -1

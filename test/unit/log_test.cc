@@ -244,6 +244,84 @@ TEST_F(LogFile, OthersFinishWhatADeadProcessAppended)
     EXPECT_TRUE(saw[0] && saw[1]);
 }
 
+// It dies when its record is whole, and the log does not say so yet: a recovery would find it, so it counts.
+TEST_F(LogFile, ARecordThatIsWholeCounts)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(write(m, 0, pattern(PAGE, 2)));
+    ASSERT_EQ(in_child([&] {
+                  Mapped own(file, logged());
+                  static struct fsops dies = *fsops;
+                  dies.pwrite = [](int fd, const void *from, size_t n, off_t at) -> ssize_t {
+                      if (pwrite(fd, from, n, at) > 0)
+                          _exit(CUT);
+                      return -1;
+                  };
+                  fsops = &dies;
+                  return own.write(0, Bytes(PAGE, 9)) ? 1 : 2;
+              }),
+              CUT);
+    ASSERT_TRUE(m.write(10, Bytes(1, 4))) << m.sentence;
+    std::fill_n(content.begin(), PAGE, 9);
+    content[10] = 4;
+    EXPECT_EQ(m.read(), content);
+}
+
+// The last slice of a file may reach behind its end.
+TEST_F(LogFile, AFileKeepsItsLengthInATakeover)
+{
+    content.resize(5000);
+    write_file(file, content);
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    ASSERT_TRUE(write(m, 0, pattern(10, 2)));
+    ASSERT_EQ(in_child([&] {
+                  Mapped own(file, logged());
+                  FsFaults fs;
+                  fs.before = [](const FsCall &c) {
+                      return std::string(c.op) == "fdatasync" ? DIE : GO_ON;
+                  };
+                  return own.write(4990, Bytes(10, 9)) ? 1 : 2;
+              }),
+              CUT);
+    ASSERT_TRUE(write(m, 4980, Bytes(5, 3))) << m.sentence;
+    std::fill_n(content.begin() + 4990, 10, 9);
+    EXPECT_EQ(size_of(file), 5000u);
+    EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(file), content);
+}
+
+// A ring that is full is used again if there is no space for a longer one.
+TEST_F(LogFile, WritesGoOnWithAShortRingOnAFullDisk)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    for (size_t page = 0; page < SIZE; page += PAGE) // the pages have their space
+        ASSERT_TRUE(write(m, page, Bytes(64, 5)));
+    FsFaults fs;
+    fs.fail_op("fallocate", ENOSPC);
+    for (unsigned i = 0; i < 200; i++)
+        ASSERT_TRUE(write(m, i % 60 * PAGE, pattern(PAGE, i))) << i << m.sentence;
+    EXPECT_EQ(m.read(), content);
+}
+
+// Another program cuts the file: its log is kept, and brings back what was committed when the file has its length again.
+TEST_F(LogFile, TheLogIsKeptForAFileThatIsCut)
+{
+    {
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_TRUE(write(m, SIZE / 2, pattern(SIZE / 2, 7)));
+        ASSERT_EQ(truncate(file.c_str(), SIZE / 2), 0);
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    }
+    ASSERT_EQ(truncate(file.c_str(), SIZE), 0);
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_EQ(m.read(), content);
+}
+
 // All processes are killed at each call of a commit; then the map recovers.
 TEST_F(LogFile, AMapFinishesWhatWasAppended)
 {
