@@ -51,24 +51,8 @@ static int settle_slot(struct file *f, unsigned slot)
     const uint32_t holder = shared_given_to(shared, slot);
     if (!holder || holder == f->holder)
         return 0;
-    const uint64_t until = clock_ns() + PATIENCE_NS;
-    const unsigned threads = under_way_threads(shared, slot);
-    for (unsigned thread = 0; thread < threads; thread++) {
-        const uint64_t noted = under_way_look(shared, slot, thread);
-        uint64_t now = noted;
-        /* The commit is over when the thread has ended one. Threads without a number of their own cannot be told apart: for
-         * these, only if none is under way. */
-        for (unsigned i = 0;
-             (now & UNDER_WAY_NOW) && shared_given_to(shared, slot) == holder &&
-             (thread == THREAD_SHARED || now / UNDER_WAY_OVER == noted / UNDER_WAY_OVER);
-             i++) {
-            if (i % 16 == 0 && look_after(f, holder, until) < 0)
-                return -1;
-            page_pause(i);
-            now = under_way_look(shared, slot, thread);
-        }
-    }
-    return 0;
+    return under_way_wait(f, slot, offsetof(struct shared_thread, commits), look_after,
+                          clock_ns() + PATIENCE_NS);
 }
 
 int ato_settle(const void *addr)

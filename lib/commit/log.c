@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static const struct patience plain = {0};
 
@@ -23,35 +22,12 @@ static struct shared_log *log_of(const struct file *f)
     return &f->shared.header->log;
 }
 
-/* Copies what is needed to read and write. Shared memory is not trusted: a bad value could only lead to a bad place in the log. */
-static int look(const struct file *f, struct log_file *log)
-{
-    const struct shared_log *l = log_of(f);
-    *log = (struct log_file){.fd = f->pairing.reflection,
-                             .header = {.edition = l->edition,
-                                        .salt = l->salt,
-                                        .capacity = l->capacity,
-                                        .origin = l->origin,
-                                        .start = l->start}};
-    return log->header.capacity >= LOG_RING_AT && log->header.capacity % LOG_RING_AT == 0
-               ? 0
-               : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-}
-
 int log_attach(struct file *f)
 {
-    struct log_file log;
     struct shared_log *l = log_of(f);
-    const int valid = log_open(&log, f->pairing.reflection);
-    if (valid <= 0)
-        return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
-                            f->pairing.path);
-    const struct log_header *h = &log.header;
-    l->edition = h->edition;
-    l->salt = h->salt;
-    l->capacity = h->capacity;
-    l->origin = h->origin;
-    l->start = l->tail = l->durable = h->start;
+    if (file_load_log(f) < 0)
+        return -1;
+    l->tail = l->durable = l->start;
     return 0;
 }
 
@@ -66,25 +42,12 @@ static int check_length(struct file *f)
     return file_say_poisoned(f);
 }
 
-/* Makes a file durable. The kernel reports a lost write once to each descriptor: so one at a time, as in file_msync(). */
-static int sync_one(struct file *f, int fd, const char *what)
-{
-    pthread_mutex_lock(&f->medium);
-    int r = file_check(f);
-    if (r == 0 && fsops->fdatasync(fd) < 0)
-        r = file_in_doubt(f, what);
-    pthread_mutex_unlock(&f->medium);
-    return r;
-}
-
-#define sync_file(f, fd, what) SEAM_AT("fdatasync", sync_one(f, fd, what))
-
 /* Makes the log durable up to its tail. */
 static int sync_log(struct file *f)
 {
     struct shared_log *l = log_of(f);
     const uint64_t tail = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
-    if (sync_file(f, f->pairing.reflection, "a commit") < 0 || check_length(f) < 0)
+    if (file_fdatasync(f, f->pairing.reflection, "a commit") < 0 || check_length(f) < 0)
         return -1;
     uint64_t is = __atomic_load_n(&l->durable, __ATOMIC_RELAXED);
     while (is < tail && !__atomic_compare_exchange_n(&l->durable, &is, tail, false,
@@ -164,7 +127,7 @@ static int write_record(const struct commit *c, struct log_record *r)
     struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
     if (!buffer)
         return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);
-    if (look(f, &log) < 0)
+    if (file_log(f, &log) < 0)
         return -1;
     r->magic = LOG_RECORD_MAGIC;
     r->salt = log.header.salt;
@@ -196,13 +159,9 @@ static int write_record(const struct commit *c, struct log_record *r)
  * waits for no checkpoint, as it may in a commit. */
 static struct tally records_of(const struct file *f)
 {
-    const struct tally t = under_way_of(f);
-    return (struct tally){t.of + 1, t.shared};
+    const unsigned thread = thread_number();
+    return (struct tally){&f->threads[thread].records, thread == THREAD_SHARED};
 }
-
-static_assert(offsetof(struct shared_thread, records) ==
-                  offsetof(struct shared_thread, commits) + sizeof(uint64_t),
-              "records_of()");
 
 static void end_record(const struct file *f, struct tally under_way)
 {
@@ -240,41 +199,26 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
 
 /* ---- space ---- */
 
-/* Returns how many records a thread of a slot has begun and ended. */
-static uint64_t records_look(const struct shared *s, unsigned slot, unsigned thread)
+static int look_after(struct file *f, uint32_t holder, uint64_t until)
 {
-    return __atomic_load_n(&shared_thread_of(s, slot, thread)->records, __ATOMIC_ACQUIRE);
+    if (file_check(f) < 0 || takeover(f, holder) < 0)
+        return -1;
+    return clock_ns() <= until
+               ? 0
+               : report_error(ETIMEDOUT,
+                              "a commit of a process that is stopped keeps the log of %s from "
+                              "being brought into the file",
+                              f->pairing.path);
 }
 
 /* Waits until what is in the log now is in the file. */
 static int wait_for_records(struct file *f)
 {
-    const struct shared *s = &f->shared;
-    const unsigned slots = under_way_slots(s);
+    const unsigned slots = under_way_slots(&f->shared);
     const uint64_t until = clock_ns() + reservation_patience_ms() * 1000000;
-    for (unsigned slot = 0; slot < slots; slot++) {
-        const uint32_t holder = shared_given_to(s, slot);
-        const unsigned threads = holder ? under_way_threads(s, slot) : 0;
-        for (unsigned thread = 0; thread < threads; thread++) {
-            const uint64_t noted = records_look(s, slot, thread);
-            uint64_t now = noted;
-            for (unsigned i = 0;
-                 (now & UNDER_WAY_NOW) && shared_given_to(s, slot) == holder &&
-                 (thread == THREAD_SHARED || now / UNDER_WAY_OVER == noted / UNDER_WAY_OVER);
-                 i++) {
-                seam_point(SEAM_WAIT, f);
-                if (i % 16 == 15 && (file_check(f) < 0 || takeover(f, holder) < 0))
-                    return -1;
-                if (i % 16 == 15 && clock_ns() > until)
-                    return report_error(ETIMEDOUT,
-                                        "a commit of a process that is stopped keeps the log of %s "
-                                        "from being brought into the file",
-                                        f->pairing.path);
-                page_pause(i);
-                now = records_look(s, slot, thread);
-            }
-        }
-    }
+    for (unsigned slot = 0; slot < slots; slot++)
+        if (under_way_wait(f, slot, offsetof(struct shared_thread, records), look_after, until) < 0)
+            return -1;
     return 0;
 }
 
@@ -286,16 +230,16 @@ static int check(struct file *f, uint64_t tail)
     struct shared_log *l = log_of(f);
     struct log_file log;
     const char *words = f->pairing.manifest + MANIFEST_SIZE_WORD;
-    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || look(f, &log) < 0)
+    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || file_log(f, &log) < 0)
         return -1;
     /* persist-order L3 (above) */
-    if (sync_file(f, f->pairing.original, in_log) < 0 ||
+    if (file_fdatasync(f, f->pairing.original, in_log) < 0 ||
         file_flush_word(f, (uint64_t *)(uintptr_t)words) < 0)
         return -1;
     log.header.start = tail;
     if (log_write_header(&log) < 0)
         return file_in_doubt(f, in_log);
-    if (sync_file(f, log.fd, in_log) < 0)
+    if (file_fdatasync(f, log.fd, in_log) < 0)
         return -1;
     l->edition = log.header.edition;
     __atomic_store_n(&l->start, tail, __ATOMIC_RELEASE);
@@ -306,24 +250,18 @@ static int check(struct file *f, uint64_t tail)
 static int lengthen(struct file *f, uint64_t capacity)
 {
     struct shared_log *l = log_of(f);
-    char *zeros HEAP = calloc(1, BUFFER);
     struct log_file log;
-    if (!zeros)
-        return report_error(ENOMEM, "no memory to make the log of %s longer", f->pairing.path);
-    if (look(f, &log) < 0 || check_length(f) < 0)
+    if (file_log(f, &log) < 0 || check_length(f) < 0)
         return -1;
-    const uint64_t was = l->capacity;
+    const uint64_t was = log.header.capacity;
     if (fsops->fallocate(log.fd, 0, (off_t)(LOG_RING_AT + was), (off_t)(capacity - was)) < 0)
         return report_errno(errno, "cannot make the log of %s %llu bytes long", f->pairing.path,
                             (unsigned long long)capacity);
-    /* Behind the ring as it is: positions count from its end. */
     log.header.capacity = capacity;
-    log.header.origin = 0;
-    for (uint64_t at = was; at < capacity; at += BUFFER)
-        if (log_write(&log, at, zeros, lesser(BUFFER, capacity - at)) < 0)
-            return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
+    if (log_clear(&log, was, capacity - was) < 0)
+        return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
     /* explorer: drop fsync survives: it is for speed alone: the syncs of later commits find nothing but bytes to write. */
-    if (sync_file(f, log.fd, in_log) < 0)
+    if (file_fdatasync(f, log.fd, in_log) < 0)
         return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
@@ -354,7 +292,7 @@ static int checkpoint_held(struct file *f, uint64_t record)
 {
     struct shared_log *l = log_of(f);
     struct log_file log;
-    if (look(f, &log) < 0)
+    if (file_log(f, &log) < 0)
         return -1;
     uint64_t capacity = log.header.capacity;
     const bool fits = record <= capacity;
@@ -363,10 +301,12 @@ static int checkpoint_held(struct file *f, uint64_t record)
     if (fits && record && capacity < RING_BYTES)
         capacity *= 2;
     /* On a full disk a ring that is empty again will do. */
-    if (capacity > log.header.capacity &&
-        (lengthen(f, capacity) == 0 ||
-         !(fits && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))))
-        return capacity == l->capacity ? 0 : -1;
+    if (capacity > log.header.capacity) {
+        if (lengthen(f, capacity) == 0)
+            return 0;
+        if (!fits || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
+            return -1;
+    }
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
     const uint64_t tail = l->tail;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commits of a file in domain `disk`: its log is its second home (reflection/format/log.h).
+ * Commits of a file with a log, which is its second home (reflection/format/log.h).
  *
  * A write is put together in memory of the process: homes.r of its pages lies there, and all bitmaps are 0. The commit appends one
  * record with all slices to the log; one sync makes it durable, which is the commit point, and every commit that waits shares it.

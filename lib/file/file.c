@@ -8,7 +8,6 @@
 
 #include "ato.h"
 
-#include <string.h>
 #include <unistd.h>
 
 void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
@@ -32,13 +31,49 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n)
     return r;
 }
 
+int file_sync(struct file *f, int fd, const char *what)
+{
+    pthread_mutex_lock(&f->medium);
+    int r = file_check(f);
+    if (r == 0 && fsops->fdatasync(fd) < 0)
+        r = file_in_doubt(f, what);
+    pthread_mutex_unlock(&f->medium);
+    return r;
+}
+
+int file_log(const struct file *f, struct log_file *log)
+{
+    const struct shared_log *l = &f->shared.header->log;
+    *log = (struct log_file){.fd = f->pairing.reflection,
+                             .header = {.edition = l->edition,
+                                        .salt = l->salt,
+                                        .capacity = l->capacity,
+                                        .origin = l->origin,
+                                        .start = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE)}};
+    return log->header.capacity >= LOG_RING_AT && log->header.capacity % LOG_RING_AT == 0
+               ? 0
+               : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+}
+
+int file_load_log(struct file *f)
+{
+    struct shared_log *l = &f->shared.header->log;
+    struct log_file log;
+    const int valid = log_open(&log, f->pairing.reflection);
+    if (valid <= 0)
+        return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
+                            f->pairing.path);
+    l->edition = log.header.edition;
+    l->salt = log.header.salt;
+    l->capacity = log.header.capacity;
+    l->origin = log.header.origin;
+    __atomic_store_n(&l->start, log.header.start, __ATOMIC_RELEASE);
+    return 0;
+}
+
 int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words,
                     uint64_t *pages)
 {
-    if (f->logged) {
-        memset(words, 0, n * sizeof(*words));
-        return 0;
-    }
     if (meta_read(f->pairing.reflection, file_format(f), first, n, words, pages) != (int64_t)n)
         return report_error(EIO,
                             "cannot read the bitmaps from place %llu on of the reflection of %s",

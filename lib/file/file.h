@@ -33,6 +33,7 @@
 #define CHUNK_SINGLES    0xff0000u
 #define CHUNK_ONE_SINGLE 0x010000u
 
+struct log_file;
 struct reader;
 
 struct file {
@@ -287,6 +288,18 @@ int file_msync(struct file *f, const void *addr, bool word, size_t n);
 #define file_flush_word(f, word)                                                                   \
     ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word, true, 8))     \
                                           : persist_flush_word(&(f)->persist, word))
+
+/* Makes a file of the medium durable, as file_msync(): one at a time. `what`: as in file_in_doubt(). Returns 0; -1 with EIO and the file
+ * poisoned. */
+int file_sync(struct file *f, int fd, const char *what);
+#define file_fdatasync(f, fd, what) SEAM_AT("fdatasync", file_sync(f, fd, what))
+
+/* Of a logged file: copies from shared memory what is needed to read and write the log. Shared memory is not trusted: a bad value could only
+ * lead to a bad place in the log. Returns 0; -1 with EUCLEAN. */
+int file_log(const struct file *f, struct log_file *log);
+
+/* Copies the header of the log to shared memory. Nobody else changes it. Returns 0; -1 with errno. */
+int file_load_log(struct file *f);
 
 /* meta_read(), for pages that were not touched since the file was mapped and have no state in memory. Returns 0; -1 with EIO. */
 int file_read_words(const struct file *f, uint64_t first, uint64_t n, uint64_t *words,

@@ -71,9 +71,9 @@ struct page_state {
 
 #define GROUP_PAGES 4u
 
-/* The log of a file in domain `disk` (reflection/format/log.h, lib/commit/log.h). */
+/* The log of a file (reflection/format/log.h, lib/commit/log.h). */
 struct shared_log {
-    /* As in its header. Changed by the holder of `checking`, who has `appending` too when capacity and origin change. */
+    /* As in its header. The holder of `checking` changes them. To change capacity and origin it takes `appending` too. */
     uint64_t edition, salt, capacity, origin;
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */

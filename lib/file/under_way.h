@@ -6,6 +6,8 @@
 
 #include "lib/file/attach.h"
 
+#include <stddef.h>
+
 /* shared_thread.commits */
 #define UNDER_WAY_NOW  0xffffull
 #define UNDER_WAY_OVER 0x10000ull /* one commit that is over */
@@ -27,6 +29,12 @@ static inline uint64_t under_way_look(const struct shared *s, unsigned slot, uns
 {
     return __atomic_load_n(&shared_thread_of(s, slot, thread)->commits, __ATOMIC_ACQUIRE);
 }
+
+/* Waits until what the threads of a slot's process have begun now is over. `counter`: offset in struct shared_thread of what counts that.
+ * Calls look_after() now and then; returns -1 as soon as that does, else 0. */
+int under_way_wait(struct file *f, unsigned slot, size_t counter,
+                   int (*look_after)(struct file *f, uint32_t holder, uint64_t until),
+                   uint64_t until);
 
 /* Where the calling thread counts its commits to the file. */
 static inline struct tally under_way_of(const struct file *f)

@@ -13,6 +13,8 @@
 
 #include "lib/file/file.h"
 
+#include <sys/mman.h>
+
 /* A lane, taken for a commit (lanes.h). */
 struct taken_lane {
     struct file *of; /* NULL: no lane is taken */
@@ -70,6 +72,12 @@ static inline void page_set_add(struct page_set *h, struct file *f, uint64_t pag
     at->homes.o = homes->o;
     at->homes.r = homes->r;
     at->homes.word = homes->word;
+}
+
+/* Gives the memory back in which the slices of a logged file's page were put together. */
+static inline void page_set_give_back(const struct held_page *at)
+{
+    (void)madvise(at->homes.r, PAGE_BYTES, MADV_DONTNEED);
 }
 
 static inline void page_set_init(struct page_set *h)

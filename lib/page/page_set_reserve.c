@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 int page_set_make_room(struct page_set *h, uint64_t more)
 {
@@ -100,7 +99,7 @@ void page_set_release_from(struct page_set *h, uint64_t n)
         if (h->pages[i].pending) {
             aborted = &h->pages[i].file->persist;
             if (h->pages[i].file->logged)
-                (void)madvise(h->pages[i].homes.r, PAGE_BYTES, MADV_DONTNEED);
+                page_set_give_back(&h->pages[i]);
         }
     /* persist-order W4 (reader: the next holder of the page): stores of an operation that came to nothing
      * have arrived before the page is released. Non-temporal stores are not ordered with the release; a

@@ -97,8 +97,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     const uint64_t bytes = (begin + n + SLICE_BYTES - 1) / SLICE_BYTES * SLICE_BYTES - from;
     const uint32_t format = file_format(f);
     const uint64_t place = place_find(f, page);
-    const bool has_place =
-        f->logged ? false : !f->sparse || place != FILE_NO_PLACE; /* a page may have that number */
+    /* A page may have that number. */
+    const bool has_place = !f->logged && (!f->sparse || place != FILE_NO_PLACE);
     const int reflection = has_place ? f->pairing.reflection : -1;
     uint64_t word = 0, of = page;
     const int64_t words = reflection < 0 ? 1 : meta_read(reflection, format, place, 1, &word, &of);

@@ -100,49 +100,27 @@ static bool was_held(void *arg, uint64_t page)
     return false;
 }
 
-/* If the dead process was at a checkpoint: it may have written a header, which is durable now, and not noted that in shared memory. */
-static int note_header(const struct dead *p)
+static bool held(const struct dead *p, const struct page_state *s)
 {
-    const struct file *f = p->file;
-    struct shared_log *l = &f->shared.header->log;
-    struct log_file log;
-    if (__atomic_load_n(&l->checking.holder, __ATOMIC_ACQUIRE) != p->holder)
-        return 0;
-    const int valid = log_open(&log, f->pairing.reflection);
-    if (valid <= 0)
-        return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
-                            f->pairing.path);
-    l->edition = log.header.edition;
-    l->capacity = log.header.capacity;
-    l->origin = log.header.origin;
-    __atomic_store_n(&l->start, log.header.start, __ATOMIC_RELEASE);
-    return 0;
+    return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == p->holder;
 }
 
 /* If the dead process was appending: its record may be whole, and the tail not moved. It counts then, since a recovery would find it.
  * Returns 0; -1 with a sentence. */
-static int note_tail(const struct dead *p, const struct log_file *log)
+static int note_tail(const struct dead *p)
 {
     struct shared_log *l = &p->file->shared.header->log;
+    struct log_file log;
     struct log_view v = {0};
-    if (__atomic_load_n(&l->appending.holder, __ATOMIC_ACQUIRE) != p->holder)
+    if (!held(p, &l->appending))
         return 0;
-    const int found = log_look(log, l->tail, l->start + l->capacity - l->tail, &v);
+    if (file_log(p->file, &log) < 0)
+        return -1;
+    const int found = log_look(&log, l->tail, log.header.start + log.header.capacity - l->tail, &v);
     if (found > 0)
         __atomic_store_n(&l->tail, l->tail + v.record.bytes, __ATOMIC_RELEASE);
     free(v.pages);
     return found < 0 ? report_errno(errno, "cannot read the log of %s", p->file->pairing.path) : 0;
-}
-
-static int sync_log(struct file *f)
-{
-    /* As in lib/commit/log.c: the kernel reports a lost write once. */
-    pthread_mutex_lock(&f->medium);
-    int r = file_check(f);
-    if (r == 0 && fsops_fdatasync(f->pairing.reflection) < 0)
-        r = file_in_doubt(f, "what a dead process committed");
-    pthread_mutex_unlock(&f->medium);
-    return r;
 }
 
 /* Brings what the log has of these pages to the file: the dead process may have appended a commit, and copied nothing of it, or a part.
@@ -151,28 +129,26 @@ static int replay_log(struct dead *p)
 {
     struct file *f = p->file;
     struct shared_log *l = &f->shared.header->log;
+    struct log_range range;
     int r = 1;
     /* persist-order L2 (log.h) */
-    if (sync_log(f) < 0 || note_header(p) < 0)
+    if (file_fdatasync(f, f->pairing.reflection, "what a dead process committed") < 0)
         return -1;
-    for (bool noted = false; r > 0; noted = true) {
-        struct log_range range = {
-            .log = {.fd = f->pairing.reflection,
-                    .header = {.salt = l->salt, .capacity = l->capacity, .origin = l->origin}},
-            .position = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE)};
-        if (range.log.header.capacity < LOG_RING_AT)
-            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-        if (!noted && note_tail(p, &range.log) < 0)
+    /* At a checkpoint it may have written a header, which is durable now, and not noted that in shared memory. */
+    if ((held(p, &l->checking) && file_load_log(f) < 0) || note_tail(p) < 0)
+        return -1;
+    while (r > 0) {
+        range = (struct log_range){.end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE),
+                                   .size = LOG_NO_SIZE};
+        if (file_log(f, &range.log) < 0)
             return -1;
-        range.end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
-        range.size = LOG_NO_SIZE;
+        range.position = range.log.header.start;
         r = log_replay_last(&range, f->pairing.original, was_held, p, &l->start, f->pairing.path);
-        /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
-        if (r == 0 && range.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
-            persist_store_word(&p->media.persist,
-                               (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
-                               manifest_encode_size(range.size));
     }
+    /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
+    if (r == 0 && range.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
+        persist_store_word(&p->media.persist, (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
+                           manifest_encode_size(range.size));
     return r;
 }
 

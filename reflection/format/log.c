@@ -4,6 +4,7 @@
 #include "reflection/format/layout.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
+#include "reflection/media/report.h"
 
 #include <errno.h>
 #include <string.h>
@@ -64,6 +65,18 @@ int log_read(const struct log_file *log, uint64_t position, void *to, uint64_t n
 int log_write(const struct log_file *log, uint64_t position, const void *from, uint64_t n)
 {
     return move(log, position, (char *)(uintptr_t)from, n, true);
+}
+
+int log_clear(const struct log_file *log, uint64_t at, uint64_t n)
+{
+    enum { PIECE = 64 << 10 };
+    char *zeros HEAP = calloc(1, PIECE);
+    if (!zeros)
+        return -1;
+    for (const uint64_t end = at + n; at < end; at += PIECE)
+        if (log_write(log, log->header.origin + at, zeros, end - at < PIECE ? end - at : PIECE) < 0)
+            return -1;
+    return 0;
 }
 
 /* ---- header ---- */
@@ -189,4 +202,25 @@ int log_look(const struct log_file *log, uint64_t position, uint64_t most, struc
         slices += bitmap_count(v->pages[i].slices);
     }
     return log_record_bytes(r->pages, slices) == r->bytes;
+}
+
+int log_walk(const struct log_file *log, uint64_t *position, uint64_t end, log_visit *visit,
+             void *arg)
+{
+    struct log_view v = {0};
+    const uint64_t room = *position + log->header.capacity;
+    int r = 0;
+    while (r == 0 && *position < end) {
+        const int found = log_look(log, *position, room - *position, &v);
+        if (found <= 0) {
+            r = found < 0 ? LOG_UNREADABLE : 0;
+            break;
+        }
+        r = visit ? visit(log, &v, *position + log_slices_at(v.record.pages), arg) : 0;
+        if (r == 0)
+            *position += v.record.bytes;
+    }
+    KEEP_ERRNO();
+    free(v.pages);
+    return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log of a file in domain `disk`, in the place of a reflection: what was committed and may not be durable in the file itself.
+ * The log of a file, in the place of a reflection: what was committed and may not be durable in the file itself.
  *
  *   offset   what
  *   0        header, copy A: struct log_header
@@ -116,6 +116,19 @@ struct log_view {
 /* Looks at the record at a position. `most`: bytes that it may have. Returns 1 if it is valid, 0 if not; -1 with
  * errno: ENOMEM, EIO. */
 int log_look(const struct log_file *log, uint64_t position, uint64_t most, struct log_view *v);
+
+/* Writes zeros to n bytes of the ring that has `header`, from offset `at` in it. Returns 0; -1 with errno. */
+int log_clear(const struct log_file *log, uint64_t at, uint64_t n);
+
+/* Called for each record of log_walk(), with the position of its first slice. Returns 0: go on. */
+typedef int log_visit(const struct log_file *log, const struct log_view *v, uint64_t slices,
+                      void *arg);
+
+/* Visits the valid records from *position on, as far as the ring reaches and records begin before `end`; `visit` may be NULL. Then *position is
+ * behind the last one that was visited with 0. Returns 0; what `visit` has returned; LOG_UNREADABLE with errno and no sentence. */
+enum { LOG_UNREADABLE = -2 };
+int log_walk(const struct log_file *log, uint64_t *position, uint64_t end, log_visit *visit,
+             void *arg);
 
 /* Finds the header of a log file. Returns as log_read_header(); -1 with ENOTSUP without log_is_possible(). */
 int log_open(struct log_file *log, int fd);

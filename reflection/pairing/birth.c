@@ -5,7 +5,6 @@
 #include "reflection/format/log.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
-#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/area.h"
 
@@ -65,14 +64,10 @@ uint64_t birth_ring_bytes = 256 << 10;
 /* Fills the new log with zeros: the sync of a commit then changes nothing but bytes. Durable with the birth. */
 static int make_log(const struct pairing *pr)
 {
-    enum { PIECE = 64 << 10 };
     struct log_file log = {.fd = pr->reflection, .header = {.capacity = birth_ring_bytes}};
-    char *zeros HEAP = calloc(1, PIECE);
-    int r = !zeros || identity_random(&log.header.salt, sizeof(log.header.salt)) < 0 ? -1 : 0;
-    for (uint64_t at = 0, n; r == 0 && at < log.header.capacity; at += n) {
-        n = log.header.capacity - at < PIECE ? log.header.capacity - at : PIECE;
-        r = log_write(&log, at, zeros, n);
-    }
+    int r = identity_random(&log.header.salt, sizeof(log.header.salt)) < 0
+                ? -1
+                : log_clear(&log, 0, log.header.capacity);
     return r == 0 && log_write_header(&log) == 0
                ? 0
                : folder_error(&pr->folder, pr->names.reflection, "cannot write the log");

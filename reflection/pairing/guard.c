@@ -72,15 +72,14 @@ static bool is_mask(const struct manifest_guard *g, int first)
     return (first ^ g->plain[0]) == 0xff;
 }
 
-/* Returns 1 if a record has slices other than the guarded ones with a byte other than 0, as has_bytes(). */
+/* Returns 1 if a record of a log has slices other than the guarded ones with a byte other than 0, as has_bytes(); else 0; -1. */
 static int record_has_bytes(const struct log_file *log, const struct log_view *v, uint64_t at,
-                            const struct manifest_guard *g)
+                            void *arg)
 {
     static const char zeros[SLICE_BYTES];
     char slice[SLICE_BYTES];
-    at += log_slices_at(v->record.pages);
     for (uint64_t i = 0; i < v->record.pages; i++) {
-        const uint64_t guarded = guarded_slices(g, v->pages[i].page);
+        const uint64_t guarded = guarded_slices(arg, v->pages[i].page);
         for (uint64_t left = v->pages[i].slices; left; left &= left - 1, at += SLICE_BYTES) {
             if (guarded & left & -left)
                 continue;
@@ -93,21 +92,14 @@ static int record_has_bytes(const struct log_file *log, const struct log_view *v
     return 0;
 }
 
-/* The same for a log. Returns 1 or 0; -1 with errno. */
+/* The same for a log. Returns 1 or 0; less than 0 with errno. */
 static int log_has_bytes(int fd, const struct manifest_guard *g)
 {
     struct log_file log;
-    struct log_view v = {0};
+    struct manifest_guard guard = *g;
     const int valid = log_open(&log, fd);
-    const uint64_t start = log.header.start, end = start + log.header.capacity;
-    int r = valid, found = 0;
-    for (uint64_t at = start; r > 0 && !found; at += v.record.bytes) {
-        r = log_look(&log, at, end - at, &v);
-        if (r > 0)
-            found = record_has_bytes(&log, &v, at, g);
-    }
-    free(v.pages);
-    return r < 0 ? -1 : found;
+    uint64_t position = log.header.start;
+    return valid <= 0 ? valid : log_walk(&log, &position, UINT64_MAX, record_has_bytes, &guard);
 }
 
 bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g)

@@ -16,8 +16,6 @@
 uint64_t meta_next(int reflection, uint32_t format, uint64_t chunk, uint64_t chunks)
 {
     const uint64_t chunk_bytes = layout_meta_page(format, 1);
-    if (format == LAYOUT_LOG)
-        return chunks;
     while (chunk < chunks) {
         uint64_t at = layout_meta_page(format, chunk);
         off_t data = lseek(reflection, (off_t)at, SEEK_DATA);

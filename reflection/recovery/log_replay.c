@@ -14,40 +14,38 @@
 
 /* ---- records ---- */
 
-/* Calls `use` for each valid record, with the position of its slices. */
-static int walk(struct log_range *range,
-                int (*use)(const struct log_range *range, const struct log_view *v, uint64_t slices,
-                           void *arg),
-                void *arg, const char *path)
+/* Notes the size that a record says. */
+static void note_size(struct log_range *range, const struct log_view *v)
 {
-    struct log_view v = {0};
-    const uint64_t first = range->position, room = range->log.header.capacity;
-    int r = 0;
-    while (r == 0 && range->position < range->end) {
-        const uint64_t left = first + room - range->position;
-        r = log_look(&range->log, range->position, left, &v);
-        if (r < 0)
-            report_errno(errno, "cannot read the log of %s", path);
-        if (r <= 0)
-            break;
-        r = use ? use(range, &v, range->position + log_slices_at(v.record.pages), arg) : 0;
-        if (r == 0) {
-            if (v.record.size != LOG_NO_SIZE)
-                range->size = v.record.size;
-            range->position += v.record.bytes;
-        }
-    }
-    free(v.pages);
-    return r < 0 ? -1 : 0;
+    if (v->record.size != LOG_NO_SIZE)
+        range->size = v->record.size;
 }
 
-int log_replay_size(struct log_range *range, const char *path)
+/* log_walk(), with a sentence for a log that cannot be read. */
+static int walk(struct log_range *range, log_visit *visit, void *arg, const char *path)
 {
-    range->size = LOG_NO_SIZE;
-    return walk(range, NULL, NULL, path);
+    const int r = log_walk(&range->log, &range->position, range->end, visit, arg);
+    return r == LOG_UNREADABLE ? report_errno(errno, "cannot read the log of %s", path) : r;
+}
+
+/* Reads the slices of a page, which are at `at` in the log, to where they are in the page. Returns the position behind them; 0 with a
+ * sentence. */
+static uint64_t read_page(const struct log_file *log, uint64_t at, const struct log_page *p,
+                          char *page, const char *path)
+{
+    char slices[PAGE_BYTES], *from = slices;
+    const uint64_t n = (uint64_t)bitmap_count(p->slices) * SLICE_BYTES;
+    if (log_read(log, at, slices, n) < 0) {
+        report_errno(errno, "cannot read the log of %s", path);
+        return 0;
+    }
+    for (uint64_t left = p->slices; left; left &= left - 1, from += SLICE_BYTES)
+        memcpy(page + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, from, SLICE_BYTES);
+    return at + n;
 }
 
 struct copying {
+    struct log_range *range;
     int original;
     uint64_t size; /* only what lies within it */
     const char *path;
@@ -70,42 +68,32 @@ static int write_exactly(const struct copying *c, const char *from, uint64_t n, 
 }
 
 /* Writes the runs of slices of one page. */
-static int write_page(const struct copying *c, const struct log_page *p, const char *slices)
+static int write_page(const struct copying *c, const struct log_page *p, const char *page)
 {
-    for (unsigned i = 0, n; i < PAGE_BYTES / SLICE_BYTES; i += n) {
+    for (unsigned i = 0, n; i < PAGE_SLICES; i += n) {
         const bool has = p->slices >> i & 1;
-        const uint64_t at = p->page * PAGE_BYTES + (uint64_t)i * SLICE_BYTES;
+        const uint64_t in_page = (uint64_t)i * SLICE_BYTES, at = p->page * PAGE_BYTES + in_page;
         n = 1;
-        while (i + n < PAGE_BYTES / SLICE_BYTES && (p->slices >> (i + n) & 1) == has)
+        while (i + n < PAGE_SLICES && (p->slices >> (i + n) & 1) == has)
             n++;
         if (!has || at >= c->size)
             continue;
         const uint64_t bytes = (uint64_t)n * SLICE_BYTES, left = c->size - at;
-        if (write_exactly(c, slices, bytes < left ? bytes : left, at) < 0)
+        if (write_exactly(c, page + in_page, bytes < left ? bytes : left, at) < 0)
             return -1;
-        slices += bytes;
     }
     return 0;
 }
 
-static int read_slices(const struct log_range *range, uint64_t at, uint64_t slices, char *to,
-                       const char *path)
-{
-    return log_read(&range->log, at, to, (uint64_t)bitmap_count(slices) * SLICE_BYTES) < 0
-               ? report_errno(errno, "cannot read the log of %s", path)
-               : 0;
-}
-
-static int copy_record(const struct log_range *range, const struct log_view *v, uint64_t at,
-                       void *arg)
+static int copy_record(const struct log_file *log, const struct log_view *v, uint64_t at, void *arg)
 {
     const struct copying *c = arg;
-    char slices[PAGE_BYTES];
+    char page[PAGE_BYTES];
+    note_size(c->range, v);
     for (uint64_t i = 0; i < v->record.pages; i++) {
-        const struct log_page *p = &v->pages[i];
-        if (read_slices(range, at, p->slices, slices, c->path) < 0 || write_page(c, p, slices) < 0)
+        at = read_page(log, at, &v->pages[i], page, c->path);
+        if (!at || write_page(c, &v->pages[i], page) < 0)
             return -1;
-        at += (uint64_t)bitmap_count(p->slices) * SLICE_BYTES;
     }
     return 0;
 }
@@ -118,6 +106,7 @@ struct image {
 };
 
 struct gathering {
+    struct log_range *range;
     bool (*wants)(void *arg, uint64_t page);
     void *arg;
     struct image *images;
@@ -138,22 +127,18 @@ static struct image *image_of(struct gathering *g, uint64_t page)
     return &more[g->n++];
 }
 
-static int gather_record(const struct log_range *range, const struct log_view *v, uint64_t at,
+static int gather_record(const struct log_file *log, const struct log_view *v, uint64_t at,
                          void *arg)
 {
     struct gathering *g = arg;
-    char slices[PAGE_BYTES];
+    note_size(g->range, v);
     for (uint64_t i = 0; i < v->record.pages; i++) {
         const struct log_page *p = &v->pages[i];
         if (g->wants(g->arg, p->page)) {
             struct image *to = image_of(g, p->page);
-            const char *from = slices;
-            if (!to || read_slices(range, at, p->slices, slices, g->path) < 0)
+            if (!to || !read_page(log, at, p, to->bytes, g->path))
                 return -1;
             to->of.slices |= p->slices;
-            for (uint64_t left = p->slices; left; left &= left - 1, from += SLICE_BYTES)
-                memcpy(to->bytes + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, from,
-                       SLICE_BYTES);
         }
         at += (uint64_t)bitmap_count(p->slices) * SLICE_BYTES;
     }
@@ -163,24 +148,18 @@ static int gather_record(const struct log_range *range, const struct log_view *v
 int log_replay_last(struct log_range *range, int original, bool (*wants)(void *arg, uint64_t page),
                     void *arg, const uint64_t *start, const char *path)
 {
-    struct gathering g = {wants, arg, NULL, 0, path};
+    struct gathering g = {range, wants, arg, NULL, 0, path};
     const uint64_t first = range->position;
     const off_t length = fsops_length(original); /* a growth has given it before its record */
-    const struct copying c = {original, length < 0 ? 0 : (uint64_t)length, path};
+    const struct copying c = {range, original, length < 0 ? 0 : (uint64_t)length, path};
     int r = length < 0 ? report_errno(errno, "cannot find the length of %s", path)
                        : walk(range, gather_record, &g, path);
     if (__atomic_load_n(start, __ATOMIC_ACQUIRE) != first)
         r = 1;
     else if (r == 0 && range->position != range->end)
         r = report_error(EUCLEAN, "a record in the log of %s is damaged", path);
-    for (uint64_t i = 0; r == 0 && i < g.n; i++) {
-        struct image *m = &g.images[i];
-        /* As they lie in a record: one behind the other. */
-        char *to = m->bytes;
-        for (uint64_t left = m->of.slices; left; left &= left - 1, to += SLICE_BYTES)
-            memmove(to, m->bytes + (unsigned)__builtin_ctzll(left) * SLICE_BYTES, SLICE_BYTES);
-        r = write_page(&c, &m->of, m->bytes);
-    }
+    for (uint64_t i = 0; r == 0 && i < g.n; i++)
+        r = write_page(&c, &g.images[i].of, g.images[i].bytes);
     free(g.images);
     return r;
 }
@@ -200,6 +179,13 @@ static int open_range(const struct pairing *pr, int fd, struct log_range *range)
     return 0;
 }
 
+static int say_size(const struct log_file *log, const struct log_view *v, uint64_t at, void *range)
+{
+    (void)log, (void)at;
+    note_size(range, v);
+    return 0;
+}
+
 int log_recover_size(struct pairing *pr)
 {
     struct log_range range;
@@ -216,7 +202,7 @@ int log_recover_size(struct pairing *pr)
                 ? report_errno(errno, "cannot make the log of %s durable", pr->path)
                 : open_range(pr, fd, &range);
     if (r == 0)
-        r = log_replay_size(&range, pr->path);
+        r = walk(&range, say_size, &range, pr->path);
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
     /* explorer: tear word survives: the records say the size until log_recover() is done, and settle_manifest() came before that. */
     if (r == 0 && range.size != LOG_NO_SIZE)
@@ -231,7 +217,7 @@ int log_recover(struct pairing *pr)
     struct log_range range;
     if (open_range(pr, pr->reflection, &range) < 0)
         return -1;
-    struct copying c = {pr->original, pr->size, pr->path};
+    struct copying c = {&range, pr->original, pr->size, pr->path};
     if (walk(&range, copy_record, &c, pr->path) < 0)
         return -1;
     struct log_header *h = &range.log.header;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Brings what the log of a file has to the file (domain `disk`): after a kill or a power cut, and for the pages of a process that died while
- * others have the file mapped.
+ * Brings what the log of a file has to the file: after a kill or a power cut, and for the pages of a process that died while others
+ * have the file mapped.
  *
  * All of it can be interrupted, and done again: the same records are copied in the same order.
  */
@@ -20,12 +20,10 @@ struct log_range {
     uint64_t size; /* of the file, from the last record that changes it; LOG_NO_SIZE: none */
 };
 
-/* Finds the size that the records say. Returns 0; -1 with a sentence. */
-int log_replay_size(struct log_range *range, const char *path);
-
 /* Copies the slices of the pages for which `wants` returns true to the file: of each slice what the last record has. So a slice that is home
- * stays as it is at every moment: it may be one that the header does not count any more. *start: where the log begins, as others move it meanwhile, and then use the space before it again. Returns 0; 1: it has
- * moved, and nothing is copied; -1 with a sentence: EUCLEAN if a record before range->end is not valid, ... */
+ * stays as it is at every moment: it may be one that the header does not count any more. *start is where the log begins. Others may
+ * move it meanwhile, and use the space before it again. Returns 0; 1: it has moved, and nothing is copied; -1 with a sentence:
+ * EUCLEAN if a record before range->end is not valid, ... */
 int log_replay_last(struct log_range *range, int original, bool (*wants)(void *arg, uint64_t page),
                     void *arg, const uint64_t *start, const char *path);
 

@@ -218,34 +218,31 @@ int f_futimens(int fd, const struct timespec *)
     return r;
 }
 
-int f_fsync(int fd)
+// Until `bytes` of the file are certain.
+int synced(int fd, Kind kind, const char *site, uint64_t bytes)
 {
-    const char *const site = seam_site;
     if (Seams::dead())
         return 0;
     Seams::pause();
     if (Seams::trace()) {
         Seams::see_times();
-        int id = Seams::inode_of(fd);
-        Seams::emit(Kind::SyncFile, site).inode = id;
+        const int id = Seams::inode_of(fd);
+        Event &e = Seams::emit(kind, site);
+        e.inode = id;
+        e.bytes = bytes;
     }
     return 0;
 }
 
+int f_fsync(int fd)
+{
+    return synced(fd, Kind::SyncFile, seam_site, 0);
+}
+
+// As msync() of all pages: bytes and size, no times, attributes or names.
 int f_fdatasync(int fd)
 {
-    const char *const site = seam_site;
-    if (Seams::dead())
-        return 0;
-    Seams::pause();
-    if (Seams::trace()) {
-        Seams::see_times();
-        // As msync() of all pages: bytes and size, no times, attributes or names.
-        Event &e = Seams::emit(Kind::Sync, site);
-        e.inode = Seams::inode_of(fd);
-        e.bytes = 1ull << 50;
-    }
-    return 0;
+    return synced(fd, Kind::Sync, seam_site, 1ull << 50);
 }
 
 // As a store through the page cache; whole words of what the file has then.

@@ -49,6 +49,15 @@ class LogFile : public testing::Test
         std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(at));
         return true;
     }
+    // Writes three pages, and dies before a call of either kind, counted from 0.
+    static bool write_or_die(Mapped &m, uint8_t fill, long call)
+    {
+        FsFaults fs;
+        PersistFaults stores;
+        fs.before = [&](const FsCall &) { return call-- == 0 ? DIE : GO_ON; };
+        stores.before = [&](const PersistCall &) { return call-- == 0 ? DIE : GO_ON; };
+        return m.write(0, Bytes(3 * PAGE, fill));
+    }
     TempDir dir{"/dev/shm"};
     const std::string file = dir / "file";
     Bytes content = pattern(SIZE, 1);
@@ -224,13 +233,7 @@ TEST_F(LogFile, OthersFinishWhatADeadProcessAppended)
         ASSERT_TRUE(write(m, PAGE, Bytes(PAGE, 1)));
         died = in_child([&] {
             Mapped own(file, logged());
-            FsFaults fs;
-            PersistFaults stores;
-            long n = 0;
-            // Each call of either kind.
-            fs.before = [&](const FsCall &) { return n++ == call ? DIE : GO_ON; };
-            stores.before = [&](const PersistCall &) { return n++ == call ? DIE : GO_ON; };
-            return own && own.write(0, Bytes(3 * PAGE, fill)) ? 0 : 1;
+            return own && write_or_die(own, fill, call) ? 0 : 1;
         });
         ASSERT_TRUE(died == CUT || died == 0) << died;
         const Bytes now = m.read(0, 3 * PAGE);
@@ -332,12 +335,7 @@ TEST_F(LogFile, AMapFinishesWhatWasAppended)
             Mapped own(file, logged());
             if (!own || !own.write(PAGE, Bytes(PAGE, 1)))
                 return 1;
-            FsFaults fs;
-            PersistFaults stores;
-            long n = 0;
-            fs.before = [&](const FsCall &) { return n++ == call ? DIE : GO_ON; };
-            stores.before = [&](const PersistCall &) { return n++ == call ? DIE : GO_ON; };
-            return own.write(0, Bytes(3 * PAGE, fill)) ? 0 : 1;
+            return write_or_die(own, fill, call) ? 0 : 1;
         });
         ASSERT_TRUE(died == CUT || died == 0) << died;
         std::fill_n(content.begin() + PAGE, PAGE, 1);

@@ -9,7 +9,6 @@
 #include "reflection/media/report.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 struct facts {
     struct look look;
@@ -24,13 +23,11 @@ struct facts {
 static uint64_t log_records(int fd)
 {
     struct log_file log;
-    struct log_view v = {0};
-    uint64_t bytes = 0;
-    if (log_open(&log, fd) == 1)
-        while (log_look(&log, log.header.start + bytes, log.header.capacity - bytes, &v) == 1)
-            bytes += v.record.bytes;
-    free(v.pages);
-    return bytes;
+    if (log_open(&log, fd) != 1)
+        return 0;
+    uint64_t position = log.header.start;
+    (void)log_walk(&log, &position, UINT64_MAX, NULL, NULL);
+    return position - log.header.start;
 }
 
 static int gather(struct facts *f, const char *name)
