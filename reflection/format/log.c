@@ -141,13 +141,25 @@ static bool is_record(const struct log_file *log, const struct log_record *r, ui
     return r->magic == LOG_RECORD_MAGIC && r->salt == log->header.salt && r->position == position;
 }
 
+/* Returns 1 if the ring has a byte other than 0; else 0; -1 with errno. */
+static int is_used(int fd)
+{
+    static const char zeros[LOG_RING_AT];
+    char piece[LOG_RING_AT];
+    ssize_t n = 0;
+    for (off_t at = LOG_RING_AT; (n = pread(fd, piece, sizeof(piece), at)) > 0; at += n)
+        if (memcmp(piece, zeros, (size_t)n) != 0)
+            return 1;
+    return (int)n;
+}
+
 int log_holds_records(int fd)
 {
     struct log_file log;
     struct log_record r;
     const int valid = log_open(&log, fd);
     if (valid <= 0)
-        return valid < 0 ? -1 : 1;
+        return valid < 0 ? -1 : is_used(fd); /* a birth that was cut may have torn the header */
     return log_read(&log, log.header.start, &r, sizeof(r)) < 0
                ? -1
                : is_record(&log, &r, log.header.start);

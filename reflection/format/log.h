@@ -133,7 +133,8 @@ int log_walk(const struct log_file *log, uint64_t *position, uint64_t end, log_v
 /* Finds the header of a log file. Returns as log_read_header(); -1 with ENOTSUP without log_is_possible(). */
 int log_open(struct log_file *log, int fd);
 
-/* Returns 1 if a log has a record, whole or not, that may not be home, or is damaged; else 0; -1 with errno. */
+/* Returns 1 if a log has a record, whole or not, that may not be home, or has no valid header and was used; else
+ * 0; -1 with errno. */
 int log_holds_records(int fd);
 
 #endif

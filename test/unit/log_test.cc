@@ -402,6 +402,19 @@ TEST_F(LogFile, ADamagedHeaderIsAnErrorThatNamesTheFile)
     EXPECT_TRUE(m) << m.sentence;
 }
 
+// A birth that was cut has only zeros behind a torn header; what was committed is not taken for that.
+TEST_F(LogFile, WithoutAHeaderHoldsWhatItWasUsedFor)
+{
+    const std::string log = dir / "log";
+    Bytes bytes(RING + PAGE);
+    bytes[5] = 1;
+    write_file(log, bytes);
+    EXPECT_EQ(log_holds_records(Fd(log)), 0);
+    bytes[RING / 2] = 1;
+    write_file(log, bytes);
+    EXPECT_EQ(log_holds_records(Fd(log)), 1);
+}
+
 TEST_F(LogFile, ALogThatIsCutIsNoticedBeforeTheNextCommitCounts)
 {
     Mapped m(file, logged());
