@@ -361,6 +361,24 @@ void dead_in_commit(Actor &a)
     a.write(m, at + 20, 60);
 }
 
+// A process died with a log that is nearly full: the next record overwrites those that a recovery has just brought into the file. Two of
+// them have the same slice.
+void before_full_log(Actor &a)
+{
+    a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.write(the(a), PAGE + 70, 10);
+    a.write(the(a), PAGE + 75, 10);
+    a.write(the(a), 2 * PAGE, 50 * 64);
+    a.world.die();
+}
+
+void go_round(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 3 * PAGE, 11 * 64);
+}
+
 // The same for a commit in the long lane.
 void dead_in_long_commit(Actor &a)
 {
@@ -432,6 +450,15 @@ const std::vector<Case> &past_cases()
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
         {"long lane, dead in a commit", COSTLY, {LARGE}, before_long, dead_in_long_commit},
         {"long lane, dead in an unmap", COSTLY, {LARGE}, before_long, dead_in_long_unmap},
+        {"full log, dead",
+         1u << ATO_DOMAIN_MSYNC,
+         {SIZE},
+         before_full_log,
+         go_round,
+         0,
+         nullptr,
+         0,
+         0},
         {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
     };
     return cases;

@@ -79,6 +79,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"drop fsync", "reflection/pairing/adoption.c",
          "file preferred|unmap|domain changed|restored"},
         {"", "reflection/recovery/replay.c", "recovery|dead in a commit|long lane, dead"},
+        {"", "reflection/recovery/log_replay.c", "full log, dead"},
         {"", "reflection/pairing/area.c", "long lane|peers, long lane"},
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
         {"", "reflection/pairing/guard.c", "guarded"},
