@@ -24,8 +24,10 @@ static uint32_t choose_format(const struct pairing *pr, const struct pairing_wis
 {
     const uint64_t size = pr->identity.size;
     struct statfs fs;
+    if (pr->persist.domain == PERSIST_MSYNC)
+        return LAYOUT_LOG;
     if (wish->format == LAYOUT_LOG)
-        return pr->persist.domain == PERSIST_MSYNC && log_is_possible() ? LAYOUT_LOG : LAYOUT_DENSE;
+        return LAYOUT_DENSE;
     if (wish->format != FORMAT_AUTO)
         return (uint32_t)wish->format;
     if (size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0)
