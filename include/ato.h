@@ -81,7 +81,7 @@ enum ato_format {
     ATO_FORMAT_DENSE = 1,
     ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
-    ATO_FORMAT_LOG = 4,    /* domain msync: one sync a commit, of a log; others: dense */
+    ATO_FORMAT_LOG = 4, /* ato_stat(): in domain msync a file has a log, whatever was asked for */
 };
 
 /* ato_options.flags */

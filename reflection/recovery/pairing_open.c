@@ -15,6 +15,7 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
+#include "reflection/recovery/homecoming.h"
 #include "reflection/recovery/log_replay.h"
 #include "reflection/recovery/replay.h"
 
@@ -83,9 +84,12 @@ static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
     switch (verdict) {
     case VERDICT_ADOPT:
         /* A log that was closed cleanly is empty. */
-        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0 &&
-            (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0))
-            return DONE;
+        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0) {
+            if (pr->persist.domain == PERSIST_MSYNC && pr->record.format != LAYOUT_LOG)
+                return homecoming_of_all(pr) < 0 ? -1 : pairing_remove(pr, true);
+            if (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0)
+                return DONE;
+        }
         if (errno == ESTALE)
             return adopt_anew(pr, wish);
         return errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : -1;
