@@ -321,8 +321,7 @@ int ato_deploy(const void *addr, size_t n);
  * Give back the space of the reflection that the pages which [addr, addr+n) touches do not need: of each page whose bytes are
  * all valid in the file itself. A page with bytes in the reflection keeps its space: call ato_deploy() first. So does a
  * page that others use at this moment. The content of the file does not change, before, after or by a crash, and a later
- * write takes space again. Waits for nobody. In a page cache, on a disk, the space of the whole file is given back when the last
- * process unmaps it.
+ * write takes space again. Waits for nobody. In a page cache, on a disk, nothing is given back.
  * Errors: EACCES (the mapping has a read-only descriptor), EINVAL, EFAULT, ENOSPC (in /dev/shm, for page states), EIO,
  * EOPNOTSUPP (the file system cannot punch holes): what could be given back was. Since 0.1.
  */
