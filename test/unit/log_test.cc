@@ -30,7 +30,6 @@ constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 256 << 10;
 ato_options logged()
 {
     ato_options o = options(ATO_DOMAIN_MSYNC);
-    o.format = ATO_FORMAT_LOG;
     return o;
 }
 
