@@ -210,8 +210,10 @@ static void expect_lanes_free(World &w)
 
 static bool may_leave_doubt(const Fault *fault)
 {
-    return fault &&
-           (strcmp(fault->call.name, "fsync") == 0 || strcmp(fault->call.name, "msync") == 0);
+    static const char *const syncs[] = {"fdatasync", "fsync", "msync"};
+    return fault && std::any_of(std::begin(syncs), std::end(syncs), [&](const char *name) {
+               return strcmp(fault->call.name, name) == 0;
+           });
 }
 
 // No call is under way: no thread holds an attach lock, and no slot belongs to a file that is not mapped. Checked through separate open files, as by another process.

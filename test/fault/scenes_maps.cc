@@ -60,26 +60,34 @@ static void killed(World &w)
     store(w, false);
 }
 
-// Of three words one is stored; the lane has all three.
-static void killed_in_a_commit(World &w)
+// In a write of new bytes, when the commit counts: the lane, or the log, has all pages. Dies before the n-th word is stored, or the n-th
+// page copied.
+static void killed_in_a_write(World &w, size_t at, size_t bytes, int n)
 {
-    killed(w);
-    Bytes three = w.news(4096 - 50, 2 * 4096, 4);
+    const Bytes all = w.news(at, bytes, 4);
+    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    const char *op = logged ? "scatter" : "store_word",
+               *site = logged ? "commit/show." : "commit/commit.";
     another(
         [&] {
             if (!w.map())
                 return 1;
             PersistFaults faults;
-            int left = 3;
             faults.before = [&](const PersistCall &c) {
-                bool flip = !strcmp(c.op, "store_word") && strstr(c.site, "commit/commit.");
-                return flip && --left == 0 ? DIE : GO_ON;
+                bool counts = !strcmp(c.op, op) && strstr(c.site, site);
+                return counts && --n == 0 ? DIE : GO_ON;
             };
-            w.write(4096 - 50, three);
+            w.write(at, all);
             return 2;
         },
         CUT);
     w.before = w.after;
+}
+
+static void killed_in_a_commit(World &w)
+{
+    killed(w);
+    killed_in_a_write(w, 4096 - 50, 2 * 4096, 3);
 }
 
 static void cut_at(const char *op, const char *name, const std::function<void()> &what)
@@ -122,21 +130,10 @@ static void cut_removal_of_a_guarded(World &w)
     });
 }
 
-// In one of more pages than a small lane takes.
+// In one of more pages than a small lane takes, and of more bytes than a new log.
 static void killed_in_a_long_commit(World &w)
 {
-    const Bytes all = w.news(100, LONG, 4);
-    another(
-        [&] {
-            PersistFaults faults;
-            if (!w.map())
-                return 1;
-            faults.die_at_flip(100);
-            w.write(100, all);
-            return 2;
-        },
-        CUT);
-    w.before = w.after;
+    killed_in_a_write(w, 100, LONG, 100);
 }
 
 // Both files are longer already, and their manifest has the old size.
@@ -286,7 +283,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapAfterAKillInALongCommit",
          MAPS,
          LONG + 4096,
-         {ATO_DOMAIN_MSYNC},
+         TWO,
          killed_in_a_long_commit,
          {},
          map,

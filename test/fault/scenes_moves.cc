@@ -8,6 +8,10 @@
 
 #include "ato_engine.h"
 
+extern "C" {
+#include "reflection/pairing/birth.h"
+}
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -109,6 +113,16 @@ static bool map_and_write_all(World &w)
 {
     bool ok = w.map() && w.write(100, w.news(100, LONG, 5));
     w.before = w.after;
+    return ok;
+}
+
+// The log is as long as it gets by itself, and one more such write does not fit.
+static bool map_and_fill_the_log(World &w)
+{
+    birth_ring_bytes = 16 << 20;
+    bool ok = map_and_write_all(w);
+    for (size_t used = LONG; ok && used + 2 * LONG < birth_ring_bytes; used += LONG)
+        ok = w.write(100, Bytes(w.before.begin() + 100, w.before.begin() + 100 + LONG));
     return ok;
 }
 
@@ -250,7 +264,8 @@ static bool has_guard(World &w)
 
 static bool was_said(World &w)
 {
-    return w.said.size == BYTES && w.said.slices_in_reflection > 10;
+    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    return w.said.size == BYTES && (w.said.slices_in_reflection > 10) == !logged;
 }
 
 static bool share(World &w)
@@ -314,15 +329,16 @@ std::vector<Scene> scenes_of_moves()
     std::vector<Scene> all = {
         write("WriteInAPage", BYTES, EVERY, map, 2 * 4096 + 10, 777),
         write("WriteInAPageBack", BYTES, EVERY, map_and_write, 4096 + 70, 777),
-        write("WriteThatMakesTheLongLane", LARGE, TWO, map, 100, LONG),
-        write("WriteByTheLongLane", LARGE, {ATO_DOMAIN_MSYNC}, map_and_write_all, 100, LONG),
+        write("WriteThatMakesTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map, 100, LONG),
+        write("WriteByTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map_and_write_all, 100, LONG),
+        write("WriteThatMakesTheLogLonger", LARGE, {ATO_DOMAIN_MSYNC}, map_and_write, 100, LONG),
+        write("WriteThatEmptiesTheLog", LARGE, {ATO_DOMAIN_MSYNC}, map_and_fill_the_log, 100, LONG),
         write("WriteOfTheFirstTwoPages", BYTES, EVERY, map, 4096 - 300, 9000),
         write("WriteByTheManifest", BYTES, EVERY, map_and_write, 4096 - 300, 9000),
         write("WriteOfManyPages", MANY, EVERY, map, 100, 40 * 4096),
         write("WriteThatComesHome", BYTES, EVERY, map_and_write, 4096 - 300, 9000, ATO_EAGER),
         write("WriteOfOnePageThatComesHome", BYTES, TWO, map, 4096 + 30, 1000, ATO_EAGER),
-        write("WriteUnderThePolicyEager", BYTES, {ATO_DOMAIN_MSYNC}, map_to_write_eagerly,
-              4096 - 300, 9000),
+        write("WriteUnderThePolicyEager", BYTES, TWO, map_to_write_eagerly, 4096 - 300, 9000),
         {"WriteOfWhatIsEqualInPart",
          MOVES,
          BYTES,

@@ -146,7 +146,7 @@ std::vector<Scene> scenes_of_unmaps()
         {"FastUnmapThatCutsTheLongLaneOff",
          UNMAPS,
          LONG + 4096,
-         {ATO_DOMAIN_MSYNC},
+         {ATO_DOMAIN_PROCESS},
          {},
          map_and_write_all,
          unmap_fast,
