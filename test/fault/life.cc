@@ -263,10 +263,12 @@ static bool leave_doubt(const Scene &s, World &w, const Fault *fault, bool ok, b
     return true;
 }
 
-// A failed sync is EIO, independent of the kernel's answer: bytes without a sync may be lost.
+// A failed sync is EIO, independent of the kernel's answer: bytes without a sync may be lost. A process that cannot be asked for is
+// waited for, as one that is stopped.
 static bool fits(int error, const Fault &fault)
 {
-    return error == fault.error || (error == EIO && may_leave_doubt(&fault));
+    return error == fault.error || (error == EIO && may_leave_doubt(&fault)) ||
+           (error == ETIMEDOUT && strcmp(fault.call.name, "fcntl64 GETLK") == 0);
 }
 
 static void look_at_failure(int error, const std::string &sentence, const std::string &stale,

@@ -29,13 +29,6 @@ static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
                         LONG = 249 * 4096;
 
-static void another(const std::function<int()> &what, int status)
-{
-    int is = in_child(what);
-    if (is != status)
-        throw std::runtime_error("the past: status " + std::to_string(is));
-}
-
 // Slices of all kinds in the reflection; and the end of that process.
 static void store(World &w, bool unmap)
 {
@@ -58,30 +51,6 @@ static void unmapped_fast(World &w)
 static void killed(World &w)
 {
     store(w, false);
-}
-
-// In a write of new bytes, when the commit counts: the lane, or the log, has all pages. Dies before the n-th word is stored, or the n-th
-// page copied.
-static void killed_in_a_write(World &w, size_t at, size_t bytes, int n)
-{
-    const Bytes all = w.news(at, bytes, 4);
-    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
-    const char *op = logged ? "scatter" : "store_word",
-               *site = logged ? "commit/show." : "commit/commit.";
-    another(
-        [&] {
-            if (!w.map())
-                return 1;
-            PersistFaults faults;
-            faults.before = [&](const PersistCall &c) {
-                bool counts = !strcmp(c.op, op) && strstr(c.site, site);
-                return counts && --n == 0 ? DIE : GO_ON;
-            };
-            w.write(at, all);
-            return 2;
-        },
-        CUT);
-    w.before = w.after;
 }
 
 static void killed_in_a_commit(World &w)

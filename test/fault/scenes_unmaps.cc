@@ -138,7 +138,7 @@ std::vector<Scene> scenes_of_unmaps()
         {"FastUnmapThatGivesBack",
          UNMAPS,
          BYTES,
-         EVERY,
+         {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM},
          {},
          map_and_reclaim,
          unmap_fast,
