@@ -27,7 +27,7 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices);
 int log_attach(struct file *f);
 
 /* Brings all that is committed to the file, durably: the log is empty then, unless others commit meanwhile. The caller is in no commit.
- * Returns 0; -1 with EIO and the file poisoned, or with an error of takeover(). */
+ * Returns 0; -1 with EIO and the file poisoned, or with another error: then nothing has changed. */
 int log_checkpoint(struct file *f);
 
 #endif

@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "reflection/format/log.h"
+#include "reflection/media/fsops.h"
 }
 
 #include <gtest/gtest.h>
@@ -219,6 +220,55 @@ TEST_F(LogFile, AFailedSyncPoisonsTheFile)
     if (now[PAGE] == 7)
         std::fill_n(content.begin() + PAGE, 10, 7);
     EXPECT_EQ(now, content);
+}
+
+// Calls the real function; the header that comes after so many others is an error though it was written.
+long headers_before;
+ssize_t pwrite_and_fail(int fd, const void *from, size_t n, off_t at)
+{
+    const ssize_t done = fsops_real.pwrite(fd, from, n, at);
+    if (n != sizeof(log_header) || headers_before-- != 0)
+        return done;
+    errno = EIO;
+    return -1;
+}
+
+// A checkpoint fails to write its header (0), or that of a longer log (1). It may be there all the same: what is committed next counts.
+TEST_F(LogFile, AHeaderMayBeWrittenInSpiteOfAnError)
+{
+    for (long header : {0, 1}) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(file, logged());
+                      if (!m || !m.write(0, pattern(PAGE, 2)))
+                          return 1;
+                      struct fsops table = fsops_real;
+                      table.pwrite = pwrite_and_fail;
+                      headers_before = header;
+                      ::fsops = &table;
+                      const bool done = m.write(0, pattern(SIZE, 3));
+                      ::fsops = &fsops_real;
+                      if (done || m.error != EIO || headers_before != -1)
+                          return 2;
+                      PersistFaults faults;
+                      faults.before = [](const PersistCall &c) {
+                          return strstr(c.site, "commit/show.") ? DIE : GO_ON;
+                      };
+                      m.write(PAGE, pattern(PAGE, 4));
+                      return 3;
+                  }),
+                  CUT)
+            << header;
+        for (unsigned page : {0, 1}) {
+            const Bytes bytes = pattern(PAGE, page ? 4 : 2);
+            std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(page * PAGE));
+        }
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content) << header;
+        content = pattern(SIZE, 5);
+        ASSERT_TRUE(m.write(0, content)) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
 }
 
 // A process dies at each call of a commit to several pages; another one finishes what it appended, or finds nothing.
