@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, GoldenReflection,
 
 TEST_P(GoldenReflection, IsWrittenByteForByte)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         write_file(path, before);
         Mapped m(path, wish(domain));
         ASSERT_TRUE(m) << m.sentence;
