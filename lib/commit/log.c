@@ -340,6 +340,13 @@ static int checkpoint(struct file *f, uint64_t record)
     return r;
 }
 
+bool log_is_empty(const struct file *f)
+{
+    const struct shared_log *l = log_of(f);
+    return __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE) ==
+           __atomic_load_n(&l->start, __ATOMIC_ACQUIRE);
+}
+
 int log_checkpoint(struct file *f)
 {
     return checkpoint(f, 0);
