@@ -248,11 +248,11 @@ const std::vector<Case> &size_cases()
         {"shrink cut, unmap", ALL, {SIZE}, before_cut_shrink, unmap_after_cut},
         {"shrink cut, grow", ALL, {SIZE}, before_cut_shrink, grow_after_cut_shrink},
         {"shrink, two chunks",
-         COSTLY,
+         PMEM,
          {CHUNK + 2 * PAGE + 77},
          before_near_chunk,
          shrink_over_chunks},
-        {"grow, two chunks", COSTLY, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
+        {"grow, two chunks", PMEM, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
     };
     return cases;
 }
