@@ -143,11 +143,11 @@ void restore(Actor &a, Disk &disk, int file)
         attribute.replace(38, attribute.find(' ', 38) - 38, std::to_string(old));
 }
 
-// It was cleanly unmapped, or its process died. (In a commit: the table of kills.)
+// It was cleanly unmapped, after which a log holds nothing, or its process died. (In a commit: the table of kills.)
 void before_reunion(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
-    if (a.random.one_in(3))
+    if (a.domain != ATO_DOMAIN_MSYNC && a.random.one_in(3))
         a.unmap(m, ATO_UNMAP_FAST);
     else
         a.world.die();

@@ -141,6 +141,7 @@ void shrink(Actor &a)
 {
     Mapping *m = the(a);
     a.resize(m, m->bytes - 1 - a.random.below(900)); // within the page
+    a.deploy(m, 0, m->bytes);
     a.write(m, m->bytes - 70, 70);
     a.resize(m, PAGE + 1 + a.random.below(3 * PAGE));
     a.write(m, m->bytes - 100, 100);
