@@ -271,7 +271,7 @@ void prefer_file(Actor &a)
 }
 
 // Mapped in domain process, which flushes nothing, by a process that died or unmapped; then in
-// another domain, where the first process may die at any moment of its map.
+// another domain, where the first processes may die at any moment of their maps.
 void change_domain(Actor &a, bool dies)
 {
     a.allow({}); // a power cut before this point may take anything: not explored
@@ -284,11 +284,14 @@ void change_domain(Actor &a, bool dies)
     else
         a.unmap(m, ATO_UNMAP_FAST);
     set_thread_number(get_thread_number() + 50);
-    if (a.random.one_in(2)) {
-        a.world.cut_short(1 + a.random.below(60));
-        a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-        a.world.die();
-        set_thread_number(get_thread_number() + 1);
+    for (uint64_t deaths = a.random.below(3); deaths; deaths--) {
+        const uint64_t moments = a.random.below(60);
+        a.world.beside(
+            [&] {
+                Peer::die_within(moments);
+                a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+            },
+            [](Pack &) {});
     }
     a.mute = false;
     m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);

@@ -80,6 +80,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
          "file preferred|unmap|domain changed|restored"},
         {"", "reflection/recovery/replay.c", "recovery|dead in a commit|long lane, dead"},
         {"", "reflection/recovery/log_replay.c", "full log, dead"},
+        {"", "reflection/recovery/homecoming.c", "domain changed, durable"},
         {"drop flush", "lib/commit/log.c", "shrink, msync"},
         {"", "reflection/pairing/area.c", "long lane|peers, long lane"},
         {"", "reflection/pairing/length.c", "growth cut, unmap|transaction, size|grow|shrink"},
