@@ -221,10 +221,11 @@ void dies_in_deploy(Actor &a)
         a.look();
 }
 
-// Dies close to the store of a word, of a bitmap or in place: what another process has read stays.
+// Dies close to the store of a word, of a bitmap or in place (before that a log has a checkpoint): what another process has read
+// stays.
 void dies_in_a_word(Actor &a)
 {
-    const uint64_t moments = a.random.below(10);
+    const uint64_t moments = a.random.below(10) + (a.domain == ATO_DOMAIN_MSYNC ? 9 : 0);
     a.beside([&] {
         Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
         Peer::die_within(moments);

@@ -88,6 +88,7 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/pairing/orphan.c", "restored"},
         {"", "lib/recovery/takeover.c",
          "peers, in a deploy|peers, in several pages|peers, long lane|peers, in a word"},
+        {"drop fsync", "lib/recovery/takeover.c", "peers, in a page|peers, in a word"},
         {"drop fence", "lib/recovery/takeover.c", "peers, in a word"},
         {"delay fence", "lib/recovery/takeover.c", "peers, in a word"},
     };
