@@ -30,6 +30,9 @@
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 
+/* Pages whose memory a logged file keeps, at most. */
+enum { FILE_KEPT = 4096 };
+
 struct log_file;
 struct reader;
 
@@ -54,6 +57,7 @@ struct file {
     bool r_holes_fault;            /* the same for the reflection */
     uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
+    uint64_t *kept; /* of a logged file, FILE_KEPT: n + 1: page n has memory in `r` (page_set.h) */
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
