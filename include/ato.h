@@ -71,7 +71,7 @@ enum ato_domain {
     ATO_DOMAIN_AUTO = 0,    /* detected from the medium */
     ATO_DOMAIN_PMEM = 1,    /* persistent memory: flush and fence; survives a power cut */
     ATO_DOMAIN_EADR = 2,    /* the same with CPU caches that are flushed at a power cut */
-    ATO_DOMAIN_MSYNC = 3,   /* page cache on a disk: msync(); survives a power cut */
+    ATO_DOMAIN_MSYNC = 3,   /* page cache on a disk: a synced log; survives a power cut */
     ATO_DOMAIN_PROCESS = 4, /* survives a kill of the process, not a kernel crash */
 };
 
@@ -81,7 +81,7 @@ enum ato_format {
     ATO_FORMAT_DENSE = 1,
     ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
-    ATO_FORMAT_LOG = 4, /* ato_stat(): in domain msync a file has a log, whatever was asked for */
+    ATO_FORMAT_LOG = 4,    /* of ato_stat(): domain msync has a log, whatever is asked for */
 };
 
 /* ato_options.flags */
@@ -127,7 +127,7 @@ struct ato_options {
     size_t struct_size; /* sizeof(struct ato_options) */
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
-    int format;         /* enum ato_format; at the reflection's creation only */
+    int format;         /* enum ato_format; at the reflection's creation only; not on a disk */
     unsigned flags;     /* ATO_NO_RTM, ATO_EPOCHS, ... */
     size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */

@@ -19,10 +19,10 @@ namespace crash
 namespace
 {
 
-constexpr uint64_t ANOTHER = 1000000;    // added to a round: a seed that no round has
-constexpr uint64_t ENOUGH = 100;         // images of a combination, at least
-constexpr uint64_t PLACES = 10000;       // the last four digits of a seed are the combination
-constexpr uint64_t FORMATS = PLACES / 5; // for each ato_format
+constexpr uint64_t ANOTHER = 1000000;   // added to a round: a seed that no round has
+constexpr uint64_t ENOUGH = 100;        // images of a combination, at least
+constexpr uint64_t PLACES = 10000;      // the last four digits of a seed are the combination
+constexpr uint64_t SPARSE = PLACES / 2; // from here on: with sparse reflections
 constexpr uint64_t MANY = 1050000;
 constexpr uint64_t NEVER = 1 << 30; // so large a distance that one moment is left
 
@@ -34,8 +34,7 @@ bool is_survey(const Effort &effort, uint64_t round)
 
 uint64_t index_of(const Combination &c)
 {
-    return c.number * 4 + static_cast<uint64_t>(c.domain) - 1 +
-           static_cast<uint64_t>(c.format - ATO_FORMAT_DENSE) * FORMATS;
+    return c.number * 4 + static_cast<uint64_t>(c.domain) - 1 + (c.sparse ? SPARSE : 0);
 }
 
 Bounds bounds_of(const Effort &effort, uint64_t round)
@@ -73,7 +72,7 @@ struct Job {
 
     void explore(uint64_t seed, const Bounds &b)
     {
-        Explorer explorer(c.what(), c.domain, c.format, seed,
+        Explorer explorer(c.what(), c.domain, c.sparse, seed,
                           folder + "/" + std::to_string(getpid()), b);
         explorer.progress = [&](const Place &p) { where.tell(replay_command(seed, p)); };
         explorer.is_over = [&] { return now() > end; };
@@ -170,15 +169,9 @@ const char *domain_name(int domain)
     return names[domain];
 }
 
-const char *format_name(int format)
-{
-    return format == ATO_FORMAT_LOG ? "log" : format == ATO_FORMAT_SPARSE ? "sparse" : "dense";
-}
-
 std::string Combination::name() const
 {
-    return std::string(what().name) + ", " + domain_name(domain) +
-           (format == ATO_FORMAT_DENSE ? "" : std::string(", ") + format_name(format));
+    return std::string(what().name) + ", " + domain_name(domain) + (sparse ? ", sparse" : "");
 }
 
 uint64_t Combination::seed(uint64_t round) const
@@ -189,17 +182,14 @@ uint64_t Combination::seed(uint64_t round) const
 std::vector<Combination> combinations(const std::string &name)
 {
     std::vector<Combination> list;
-    if (all_cases().size() * 4 > FORMATS)
+    if (all_cases().size() * 4 > SPARSE)
         throw std::logic_error("more cases than a seed can name");
     for (size_t i = 0; i < all_cases().size(); i++)
-        for (int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE, ATO_FORMAT_LOG})
+        for (bool sparse : {false, true})
             for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
                 const Case &what = all_cases()[i];
-                Combination c{i, d, format, {}, 0, {}, {}};
-                const unsigned in = format == ATO_FORMAT_DENSE    ? what.dense
-                                    : format == ATO_FORMAT_SPARSE ? what.sparse
-                                                                  : what.log;
-                bool exists = (what.domains & in) >> d & 1;
+                Combination c{i, d, sparse, {}, 0, {}, {}};
+                bool exists = (what.domains & (sparse ? what.sparse : what.dense)) >> d & 1;
                 if (exists && c.name().find(name) != std::string::npos)
                     list.push_back(c);
             }
@@ -209,15 +199,14 @@ std::vector<Combination> combinations(const std::string &name)
 void keep_one_format(std::vector<Combination> &list, uint64_t seed,
                      const std::function<bool(const Combination &)> &is_needed)
 {
-    std::map<std::pair<size_t, int>, std::vector<int>> formats;
+    std::map<std::pair<size_t, int>, size_t> kinds;
     for (const Combination &c : list)
-        formats[{c.number, c.domain}].push_back(c.format);
+        kinds[{c.number, c.domain}]++;
     auto goes = [&](const Combination &c) {
         const uint64_t place = c.number * 4 + static_cast<uint64_t>(c.domain);
         const uint64_t luck = mix(seed ^ mix(place));
-        const std::vector<int> &there = formats[{c.number, c.domain}];
-        const bool other = there.size() > 1 ? c.format != there[luck % there.size()]
-                                            : c.format == ATO_FORMAT_SPARSE && luck % 4 != 0;
+        const bool other = kinds[{c.number, c.domain}] > 1 ? c.sparse != (luck % 2 != 0)
+                                                           : c.sparse && luck % 4 != 0;
         return other && !is_needed(c);
     };
     list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
@@ -253,7 +242,7 @@ Result replay(const Combination &c, const Crash &crash, const Mutation &mutation
 {
     Bounds b;
     b.depth = 9;
-    Explorer explorer(c.what(), c.domain, c.format, crash.seed, folder, b, mutation);
+    Explorer explorer(c.what(), c.domain, c.sparse, crash.seed, folder, b, mutation);
     return explorer.replay(crash.place, story);
 }
 

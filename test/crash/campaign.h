@@ -9,11 +9,11 @@
 namespace crash
 {
 
-// A case in a domain and a format of the reflection, and its results.
+// A case in a domain and with one of the two kinds of reflections, and its results.
 struct Combination {
     size_t number; // of the case
     int domain;
-    int format; // enum ato_format
+    bool sparse;
     std::unordered_set<uint64_t> images;
     uint64_t recoveries = 0;
     // The places of the library that its first round reached: in the first life, and in all lives.
@@ -29,11 +29,10 @@ struct Combination {
 };
 
 const char *domain_name(int domain);
-const char *format_name(int format);
 
 // The combinations with `name` in their name.
 std::vector<Combination> combinations(const std::string &name);
-// Keeps one format of each case in a domain, which the seed chooses; of those with sparse reflections only, a quarter; and those
+// Keeps one kind of reflections of each case in a domain, which the seed chooses; of those with sparse ones only, a quarter; and those
 // that are needed.
 void keep_one_format(std::vector<Combination> &list, uint64_t seed,
                      const std::function<bool(const Combination &)> &is_needed);

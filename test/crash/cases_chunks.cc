@@ -70,24 +70,17 @@ void chunks_two_dead(Actor &a)
 const std::vector<Case> &chunk_cases()
 {
     static const std::vector<Case> cases = {
-        {"two chunks, writes",
-         COSTLY,
-         {TWO_CHUNKS},
-         before_chunks,
-         write_over_chunks,
-         0,
-         nullptr,
-         0},
+        {"two chunks, writes", PMEM, {TWO_CHUNKS}, before_chunks, write_over_chunks, 0, nullptr, 0},
         {"two chunks, deploy",
-         COSTLY,
+         PMEM,
          {TWO_CHUNKS},
          before_chunks,
          deploy_over_chunks,
          0,
          nullptr,
          0},
-        {"two chunks, unmap", COSTLY, {TWO_CHUNKS}, before_chunks, unmap_chunks, 0, nullptr, 0},
-        {"two chunks, two dead", COSTLY, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
+        {"two chunks, unmap", PMEM, {TWO_CHUNKS}, before_chunks, unmap_chunks, 0, nullptr, 0},
+        {"two chunks, two dead", PMEM, {TWO_CHUNKS}, before_chunks_two_dead, chunks_two_dead},
     };
     return cases;
 }

@@ -143,11 +143,11 @@ void restore(Actor &a, Disk &disk, int file)
         attribute.replace(38, attribute.find(' ', 38) - 38, std::to_string(old));
 }
 
-// It was cleanly unmapped, or its process died. (In a commit: the table of kills.)
+// It was cleanly unmapped, after which a log holds nothing, or its process died. (In a commit: the table of kills.)
 void before_reunion(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
-    if (a.random.one_in(3))
+    if (a.domain != ATO_DOMAIN_MSYNC && a.random.one_in(3))
         a.unmap(m, ATO_UNMAP_FAST);
     else
         a.world.die();
@@ -271,7 +271,7 @@ void prefer_file(Actor &a)
 }
 
 // Mapped in domain process, which flushes nothing, by a process that died or unmapped; then in
-// another domain.
+// another domain, where the first processes may die at any moment of their maps.
 void change_domain(Actor &a, bool dies)
 {
     a.allow({}); // a power cut before this point may take anything: not explored
@@ -283,8 +283,17 @@ void change_domain(Actor &a, bool dies)
         a.world.die();
     else
         a.unmap(m, ATO_UNMAP_FAST);
-    a.mute = false;
     set_thread_number(get_thread_number() + 50);
+    for (uint64_t deaths = a.random.below(3); deaths; deaths--) {
+        const uint64_t moments = a.random.below(60);
+        a.world.beside(
+            [&] {
+                Peer::die_within(moments);
+                a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+            },
+            [](Pack &) {});
+    }
+    a.mute = false;
     m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     a.check(m);
     a.allow_this();
@@ -299,6 +308,30 @@ void change_domain_of_dead(Actor &a)
 void change_domain_of_unmapped(Actor &a)
 {
     change_domain(a, false);
+}
+
+// Slices in both homes of a file in domain pmem, whose size may have changed; all of it is durable.
+void before_a_log(Actor &a)
+{
+    Mapping *m = a.world.map(0, ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
+    a.scatter(m, 6);
+    a.deploy(m, 0, 2 * PAGE);
+    a.scatter(m, 2);
+    if (a.random.one_in(2))
+        a.resize(m, 3 * PAGE + a.random.below(4 * PAGE));
+    if (a.random.one_in(2))
+        a.world.die();
+    else
+        a.unmap(m, ATO_UNMAP_FAST);
+}
+
+void get_a_log(Actor &a)
+{
+    Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    a.check(m);
+    a.write(m, 100, 5000);
+    a.check(m);
+    a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
 }
 
 } // namespace
@@ -439,26 +472,34 @@ const std::vector<Case> &past_cases()
 {
     static const std::vector<Case> cases = {
         {"recovery", ALL, {SIZE, SIZE}, before_recovery, recovery},
-        /* A log that was closed holds nothing. */
-        {"written by others", ALL, {SIZE}, before_meddling, meddling, 0, nullptr, ~0u, ~0u, 0},
-        {"file preferred", ALL, {SIZE}, before_preferring, prefer_file, 0, nullptr, ~0u, ~0u, 0},
+        // A log that was closed holds nothing.
+        {"written by others", REFLECTED, {SIZE}, before_meddling, meddling},
+        {"file preferred", REFLECTED, {SIZE}, before_preferring, prefer_file},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
-        {"restored", ALL, {SIZE}, before_reunion, reunite, 0, nullptr, ~0u, ~0u, 0},
-        {"domain changed, killed", DURABLE, {SIZE}, nullptr, change_domain_of_dead},
-        {"domain changed, unmapped", DURABLE, {SIZE}, nullptr, change_domain_of_unmapped},
-        {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
-        {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
-        {"long lane, dead in a commit", COSTLY, {LARGE}, before_long, dead_in_long_commit},
-        {"long lane, dead in an unmap", COSTLY, {LARGE}, before_long, dead_in_long_unmap},
-        {"full log, dead",
-         1u << ATO_DOMAIN_MSYNC,
+        {"restored", ALL, {SIZE}, before_reunion, reunite},
+        // In domain msync the file has had a reflection, dense or sparse, and gets a log.
+        {"domain changed, killed",
+         DURABLE,
          {SIZE},
-         before_full_log,
-         go_round,
+         nullptr,
+         change_domain_of_dead,
          0,
          nullptr,
+         ~0u},
+        {"domain changed, unmapped",
+         DURABLE,
+         {SIZE},
+         nullptr,
+         change_domain_of_unmapped,
          0,
-         0},
+         nullptr,
+         ~0u},
+        {"domain changed, durable", MSYNC, {SIZE}, before_a_log, get_a_log, 0, nullptr, ~0u},
+        {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
+        {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
+        {"long lane, dead in a commit", PMEM, {LARGE}, before_long, dead_in_long_commit},
+        {"long lane, dead in an unmap", PMEM, {LARGE}, before_long, dead_in_long_unmap},
+        {"full log, dead", MSYNC, {SIZE}, before_full_log, go_round},
         {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
     };
     return cases;

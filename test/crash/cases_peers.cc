@@ -52,6 +52,13 @@ void change_pages(Actor &a, Mapping *m)
         a.write(m, at, n, a.random.one_in(4) ? ATO_EAGER : 0);
 }
 
+// A record that is written to a log in pieces, its header last.
+void change_many_pages(Actor &a, Mapping *m)
+{
+    const uint64_t n = 17 * PAGE + a.random.below(10 * PAGE);
+    a.write(m, a.random.below(m->bytes - n), n);
+}
+
 void change_in_steps(Actor &a, Mapping *m)
 {
     Draft t(a);
@@ -214,10 +221,11 @@ void dies_in_deploy(Actor &a)
         a.look();
 }
 
-// Dies close to the store of a word, of a bitmap or in place: what another process has read stays.
+// Dies close to the store of a word, of a bitmap or in place (before that a log has a checkpoint): what another process has read
+// stays.
 void dies_in_a_word(Actor &a)
 {
-    const uint64_t moments = a.random.below(10);
+    const uint64_t moments = a.random.below(10) + (a.domain == ATO_DOMAIN_MSYNC ? 9 : 0);
     a.beside([&] {
         Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
         Peer::die_within(moments);
@@ -273,21 +281,20 @@ const std::vector<Case> &peer_cases()
     static const std::vector<Case> cases = {
         {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
         {"peers, in several pages", COSTLY, {SIZE}, before_plain, dies<change_pages>, DEATHS},
+        {"peers, in many pages", MSYNC, {48 * PAGE}, before_plain, dies<change_many_pages>, FEW},
         {"peers, in a transaction", COSTLY, {SIZE}, before_plain, dies<change_in_steps>, DEATHS},
         {"peers, in other calls", COSTLY, {SIZE}, before_plain, dies<change_no_byte>, DEATHS},
         {"peers, in a deploy", COSTLY, {SIZE}, before_plain, dies_in_deploy, DEATHS},
         {"peers, growing", COSTLY, {SIZE}, before_plain, dies<grow>, DEATHS},
         {"peers, shrinking", COSTLY, {SIZE}, before_plain, dies<shrink>, DEATHS},
         {"peers, takeover cut", COSTLY, {SIZE}, before_plain, dies_taking_over, DEATHS},
-        {"peers, long lane", COSTLY, {LARGE}, before_plain, dies_with_the_long_lane, FEW},
+        {"peers, long lane", PMEM, {LARGE}, before_plain, dies_with_the_long_lane, FEW},
         {"peers, long lane, takeover cut",
-         COSTLY,
+         PMEM,
          {LARGE},
          before_long,
          dies_taking_the_long_lane_over,
-         FEW,
-         nullptr,
-         1u << ATO_DOMAIN_PMEM},
+         FEW},
         {"peers, attaching", COSTLY, {SIZE}, before_attaching, attaching<change_pages>, DEATHS},
         {"peers, attaching to a change of size",
          COSTLY,

@@ -141,6 +141,7 @@ void shrink(Actor &a)
 {
     Mapping *m = the(a);
     a.resize(m, m->bytes - 1 - a.random.below(900)); // within the page
+    a.deploy(m, 0, m->bytes);
     a.write(m, m->bytes - 70, 70);
     a.resize(m, PAGE + 1 + a.random.below(3 * PAGE));
     a.write(m, m->bytes - 100, 100);
@@ -248,11 +249,11 @@ const std::vector<Case> &size_cases()
         {"shrink cut, unmap", ALL, {SIZE}, before_cut_shrink, unmap_after_cut},
         {"shrink cut, grow", ALL, {SIZE}, before_cut_shrink, grow_after_cut_shrink},
         {"shrink, two chunks",
-         COSTLY,
+         PMEM,
          {CHUNK + 2 * PAGE + 77},
          before_near_chunk,
          shrink_over_chunks},
-        {"grow, two chunks", COSTLY, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
+        {"grow, two chunks", PMEM, {CHUNK - 2 * PAGE + 77}, before_near_chunk, grow_over_chunks},
     };
     return cases;
 }

@@ -137,7 +137,7 @@ const std::vector<Case> &thread_cases()
         {"threads, handing over", ALL, {SIZE}, before_threads, threads_handing_over, ORDERS},
         {"threads, apart", ALL, {SIZE}, before_threads, threads_apart, ORDERS},
         {"threads, long lane",
-         1u << ATO_DOMAIN_PMEM,
+         PMEM,
          {510 * PAGE},
          before_long_threads,
          threads_with_the_long_lane,

@@ -337,7 +337,7 @@ const std::vector<Case> &tx_cases()
         {"epoch, of others", DURABLE, {SIZE}, before_epoch, commit_epoch_of_others},
         {"threads, transactions", DURABLE, {SIZE}, before_any, threads_with_transactions, ORDERS},
         {"threads, beside transactions",
-         1u << ATO_DOMAIN_PMEM,
+         PMEM,
          {SIZE},
          before_plain,
          threads_beside_transactions,

@@ -47,9 +47,9 @@ uint64_t seed_of(uint64_t seed, const Place &place)
 
 } // namespace
 
-Explorer::Explorer(const Case &c, int d, int form, uint64_t s, const std::string &f,
+Explorer::Explorer(const Case &c, int d, bool is_sparse, uint64_t s, const std::string &f,
                    const Bounds &b, const Mutation &m)
-    : what(c), domain(d), format(form), seed(s), folder(f), bounds(b), mutation(m),
+    : what(c), domain(d), sparse(is_sparse), seed(s), folder(f), bounds(b), mutation(m),
       loss(loss_of(d)), luck(s)
 {
 }
@@ -108,7 +108,7 @@ void Explorer::honest(const Media &start, const Trace &trace)
 
 void Explorer::go()
 {
-    World w(folder, what.sizes, seed, format);
+    World w(folder, what.sizes, seed, sparse);
     world = &w;
     Place nowhere;
     if (progress)

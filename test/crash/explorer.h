@@ -57,7 +57,7 @@ struct Result {
 class Explorer
 {
   public:
-    Explorer(const Case &what, int domain, int format, uint64_t seed, const std::string &folder,
+    Explorer(const Case &what, int domain, bool sparse, uint64_t seed, const std::string &folder,
              const Bounds &bounds, const Mutation &mutation = {});
 
     // Told of each place, for progress and for a job that hangs.
@@ -72,7 +72,7 @@ class Explorer
   private:
     const Case &what;
     const int domain;
-    const int format;
+    const bool sparse;
     const uint64_t seed;
     const std::string folder;
     const Bounds bounds;

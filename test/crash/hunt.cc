@@ -110,7 +110,7 @@ struct Search {
                 return;
             std::string folder = effort.folder + "/" + std::to_string(getpid());
             uint64_t seed = c->seed(effort.seed + pass);
-            Explorer explorer(c->what(), c->domain, c->format, seed, folder,
+            Explorer explorer(c->what(), c->domain, c->sparse, seed, folder,
                               fitting(bounds_of(pass), c->what()), m.mutation);
             explorer.progress = [&](const Place &p) { where.tell(name_of({seed, p})); };
             Result r = explorer.run();

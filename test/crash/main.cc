@@ -23,7 +23,7 @@ namespace
 
 struct Options {
     Effort effort;
-    bool mutants = true, both = true; // all formats of each case in a domain
+    bool mutants = true, both = true; // both kinds of reflections of each case in a domain
     std::string replay, only;
     Quarry quarry;
 };
@@ -32,14 +32,14 @@ std::string top; // folder of all files of the run
 
 void print_table(const std::vector<Combination> &list)
 {
-    printf("\n%-36s %-6s", "images, recoveries", "format");
+    printf("\n%-36s %-6s", "images, recoveries", "");
     for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++)
         printf(" %18s", domain_name(d));
-    std::map<std::pair<size_t, int>, std::map<int, const Combination *>> rows;
+    std::map<std::pair<size_t, bool>, std::map<int, const Combination *>> rows;
     for (const Combination &c : list)
-        rows[{c.number, c.format}][c.domain] = &c;
+        rows[{c.number, c.sparse}][c.domain] = &c;
     for (const auto &row : rows) {
-        printf("\n%-36s %-6s", all_cases()[row.first.first].name, format_name(row.first.second));
+        printf("\n%-36s %-6s", all_cases()[row.first.first].name, row.first.second ? "sparse" : "");
         for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
             auto found = row.second.find(d);
             if (found == row.second.end())

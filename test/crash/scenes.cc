@@ -3,7 +3,9 @@
 
 extern "C" {
 #include "reflection/format/lane.h"
+#include "reflection/format/log.h"
 #include "reflection/format/manifest.h"
+#include "reflection/pairing/birth.h"
 }
 
 #include <algorithm>
@@ -22,6 +24,10 @@ static std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
 void litter(Actor &a, int file)
 {
     std::string own = ".ato/" + std::to_string(a.world.number_of(file));
+    if (a.domain == ATO_DOMAIN_MSYNC) {
+        a.world.poke(own, LOG_RING_AT, garbage(a, birth_ring_bytes));
+        return;
+    }
     uint64_t bytes = (a.world.size_of(file) + PAGE - 1) / PAGE * PAGE;
     const uint64_t chunk = a.world.sparse ? CHUNK / 2 : CHUNK;
     for (uint64_t at = 0; at < bytes; at += chunk) // behind each meta page

@@ -13,8 +13,11 @@ namespace crash
 constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
                          1u << ATO_DOMAIN_PROCESS;
 constexpr unsigned DURABLE = ALL & ~(1u << ATO_DOMAIN_PROCESS);
+constexpr unsigned PMEM = 1u << ATO_DOMAIN_PMEM;
+constexpr unsigned MSYNC = 1u << ATO_DOMAIN_MSYNC; // where a file has a log
+constexpr unsigned REFLECTED = ALL & ~MSYNC;       // and where it has a reflection
 // For slow cases, with large files or two of them: the domains where most may be lost.
-constexpr unsigned COSTLY = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_MSYNC;
+constexpr unsigned COSTLY = PMEM | MSYNC;
 constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 
 // Six pages, the last one not whole and ending within a slice and a word.
@@ -23,7 +26,7 @@ constexpr uint64_t SIZE = 5 * PAGE + 1003;
 // Pages that share a meta page.
 constexpr uint64_t CHUNK = 512 * PAGE;
 
-// Fills every unused place with garbage: the second homes of a file that was just mapped for the
+// Fills every unused place with garbage: the second homes, or the log, of a file that was just mapped for the
 // first time, and the used lanes behind their first two lines.
 void litter(Actor &a, int file);
 void litter_lanes(Actor &a);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "world.h"
 
-#include "campaign.h"
 #include "reflection/pairing/birth.h"
 #include "standins.h"
 #include "use_file.h"
@@ -18,10 +17,10 @@ namespace crash
 {
 
 World::World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed,
-             int format)
-    : sparse(format == ATO_FORMAT_SPARSE), files(folder, sizes, seed), recorder(files)
+             bool is_sparse)
+    : sparse(is_sparse), files(folder, sizes, seed), recorder(files)
 {
-    setenv("ATO_FORMAT", format == ATO_FORMAT_LOG ? "dense" : format_name(format), 1); // for SQLite's files too
+    setenv("ATO_FORMAT", sparse ? "sparse" : "dense", 1); // for SQLite's files too
     standins::set_random(seed);
     birth_ring_bytes = 4096; // so that logs are used up
 }

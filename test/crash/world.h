@@ -32,10 +32,10 @@ enum class After { PowerCut, Kill };
 class World
 {
   public:
-    // `sizes`: of the originals, which are called a, b, ... and have different bytes. `format`: of the reflections that
-    // are made.
+    // `sizes`: of the originals, which are called a, b, ... and have different bytes. `sparse`: makes sparse reflections, not dense
+    // ones.
     World(const std::string &folder, const std::vector<uint64_t> &sizes, uint64_t seed,
-          int format = ATO_FORMAT_DENSE);
+          bool sparse = false);
     ~World();
     World(const World &) = delete;
     World &operator=(const World &) = delete;
