@@ -101,84 +101,20 @@ INSTANTIATE_TEST_SUITE_P(, ReclaimOnADisk, testing::Values(ATO_FORMAT_DENSE, ATO
                              return info.param == ATO_FORMAT_SPARSE ? "Sparse" : "Dense";
                          });
 
-TEST_P(ReclaimOnADisk, TheSpaceIsGivenBackWhenTheLastProcessUnmapsTheFile)
+TEST_P(ReclaimOnADisk, NothingIsGivenBackBeforeTheReflectionGoes)
 {
-    {
-        Mapped m(file, o);
-        ASSERT_TRUE(m && m.write(0, news)) << m.sentence;
-        ASSERT_EQ(ato_deploy(m.base, 590 * PAGE), 0);
-        ASSERT_EQ(in_child([&] { // it is not the last one
-                      Mapped other(file, o);
-                      return other && ato_reclaim(other.base, PAGE) == 0 &&
-                                     other.unmap(ATO_UNMAP_FAST) == 0
-                                 ? 0
-                                 : 1;
-                  }),
-                  0);
-        EXPECT_GE(space(), 600 * PAGE);
-        FsFaults faults;
-        ASSERT_TRUE(m.write(0, Bytes(64, 3))) << m.sentence;
-        EXPECT_EQ(faults.count("fallocate"), 0) << "all pages still have their space";
-    }
-    EXPECT_LE(space(), 24 * PAGE);
-    Bytes now = news;
-    std::fill_n(now.begin(), 64, 3);
     Mapped m(file, o);
-    EXPECT_EQ(m.stat().slices_in_reflection, 10u * 64 + 1);
-    EXPECT_EQ(m.read(), now);
-    ASSERT_TRUE(m.write(0, Bytes(SIZE, 7))) << m.sentence;
-    EXPECT_EQ(m.read(), Bytes(SIZE, 7));
-}
-
-TEST_P(ReclaimOnADisk, WithoutTheWishItIsKept)
-{
-    {
-        Mapped m(file, o);
-        ASSERT_TRUE(m && m.write(0, news)) << m.sentence;
-        ASSERT_EQ(ato_deploy(m.base, SIZE), 0);
-    }
-    EXPECT_GE(space(), 600 * PAGE);
-}
-
-TEST_P(ReclaimOnADisk, AFileSystemThatCannotGiveBackKeepsTheSpaceAndTheContent)
-{
-    {
-        Mapped m(file, o);
-        ASSERT_TRUE(m && m.write(0, news)) << m.sentence;
-        ASSERT_EQ(ato_deploy(m.base, SIZE), 0);
-        ASSERT_EQ(ato_reclaim(m.base, SIZE), 0) << ato_errormsg();
-        FsFaults faults;
-        faults.fail_op("fallocate", EOPNOTSUPP);
-        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    }
-    EXPECT_GE(space(), 600 * PAGE);
-    EXPECT_EQ(Mapped(file, o).read(), news);
-}
-
-TEST_P(ReclaimOnADisk, AKillWhileItIsGivenBackLosesNothing)
-{
-    for (int calls : {0, 1, 4}) {
-        ASSERT_EQ(in_child([&] {
-                      Mapped m(file, o);
-                      if (!m || !m.write(0, news))
-                          return 1;
-                      for (size_t page = 0; page < PAGES; page += 3)
-                          if (ato_deploy(m.base + page * PAGE, PAGE) < 0)
-                              return 2;
-                      FsFaults faults;
-                      int left = calls;
-                      faults.before = [&](const FsCall &c) {
-                          return std::string(c.op) == "fallocate" && left-- == 0 ? DIE : GO_ON;
-                      };
-                      return ato_reclaim(m.base, SIZE) < 0 ? 3 : m.unmap(ATO_UNMAP_FAST);
-                  }),
-                  CUT);
-        Mapped m(file, o);
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.read(), news);
-        EXPECT_TRUE(m.write(0, Bytes(SIZE, 7))) << m.sentence;
-        EXPECT_EQ(m.read(), Bytes(SIZE, 7));
-    }
+    ASSERT_TRUE(m && m.write(0, news)) << m.sentence;
+    ASSERT_EQ(ato_deploy(m.base, SIZE), 0);
+    const uint64_t before = space();
+    FsFaults faults;
+    EXPECT_EQ(ato_reclaim(m.base, SIZE), 0) << ato_errormsg();
+    EXPECT_EQ(faults.calls.size(), 0u);
+    EXPECT_EQ(space(), before);
+    EXPECT_EQ(m.read(), news);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    EXPECT_EQ(read_file(file), news);
+    EXPECT_FALSE(exists(reflection_of(file)));
 }
 
 // These have no page state yet.
