@@ -401,7 +401,8 @@ bool space_is_enough(uint64_t needed)
 
 int run(int argc, char **argv, const Program &program)
 {
-    restart_with_pmem_forced(argv);
+    if (program.forces_pmem)
+        restart_with_pmem_forced(argv);
     settings = program.defaults;
     std::vector<char *> args = take_settings(argc, argv);
     bool own_table = !format_is_chosen(args);

@@ -83,9 +83,10 @@ struct Program {
     std::function<void()> finish = [] {};     /* after the last repetition: checks contents */
     std::function<void(const Rows &)> summary = [](const Rows &) {}; /* printed below the table */
     const char *plot_script = nullptr;                               /* of Python: JSON to SVG */
+    bool forces_pmem = true;
 };
 
-/* main() of a program. Starts itself again with PMEM_IS_PMEM_FORCE=1, which libpmem reads when it is
+/* main() of a program. With forces_pmem starts itself again with PMEM_IS_PMEM_FORCE=1, which libpmem reads when it is
  * loaded: so every flush is issued although the files lie in DRAM. */
 int run(int argc, char **argv, const Program &program);
 

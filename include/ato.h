@@ -81,7 +81,7 @@ enum ato_format {
     ATO_FORMAT_DENSE = 1,
     ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
-    ATO_FORMAT_LOG = 4,    /* domain msync: one sync a commit, of a log; others: dense */
+    ATO_FORMAT_LOG = 4, /* ato_stat(): in domain msync a file has a log, whatever was asked for */
 };
 
 /* ato_options.flags */
@@ -321,8 +321,7 @@ int ato_deploy(const void *addr, size_t n);
  * Give back the space of the reflection that the pages which [addr, addr+n) touches do not need: of each page whose bytes are
  * all valid in the file itself. A page with bytes in the reflection keeps its space: call ato_deploy() first. So does a
  * page that others use at this moment. The content of the file does not change, before, after or by a crash, and a later
- * write takes space again. Waits for nobody. In a page cache, on a disk, the space of the whole file is given back when the last
- * process unmaps it.
+ * write takes space again. Waits for nobody. In a page cache, on a disk, nothing is given back.
  * Errors: EACCES (the mapping has a read-only descriptor), EINVAL, EFAULT, ENOSPC (in /dev/shm, for page states), EIO,
  * EOPNOTSUPP (the file system cannot punch holes): what could be given back was. Since 0.1.
  */

@@ -114,11 +114,6 @@ static int flush_words(struct file *f)
         return -1;
     FOR_EACH_META(chunk, f->pairing.reflection, format, 0, (places + each - 1) / each)
     {
-        /* In domain msync the flush stores to the meta page, to make it dirty. On a file system with
-         * small blocks, parts of that page may be holes after a backup was restored: allocate them
-         * first. */
-        if (f->persist.domain == PERSIST_MSYNC && space_make_meta(f, chunk) < 0)
-            return -1;
         if (persist_flush_any(&f->persist, f->r + layout_meta_page(format, chunk), PAGE_BYTES) < 0)
             return report_errno(errno, "cannot make the bitmaps of %s durable", f->pairing.path);
     }
@@ -133,7 +128,7 @@ static int attach_first(struct file *f, const struct ato_options *o)
     struct pairing *pr = &f->pairing;
     uint64_t generation = pr->record.shm_generation;
     /* A system call at the first touch of each page would cost far more. */
-    const bool flushed = f->persist.domain == PERSIST_MSYNC || f->sparse;
+    const bool flushed = f->logged || f->sparse;
     if (flushed && !pr->settled && flush_words(f) < 0)
         return -1;
     if (!pr->record.guard.bytes &&
@@ -401,10 +396,8 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     }
     if (f->logged && log_checkpoint(f) < 0)
         return -1;
-    if (!l->plain) {
-        /* What cannot be given back is kept. */
-        return f->shared.header->gives_back && plain_give_back(f, &l->job) > 0 ? 1 : 0;
-    }
+    if (!l->plain)
+        return 0;
     return check_unchanged(f, l) < 0 ? -1 : plain_make(f, &l->job);
 }
 

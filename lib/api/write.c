@@ -65,7 +65,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     }
     if (stored) {
         const struct commit flip = {.set = h, .m = m};
-        if (commit_flush(h->pages, h->n) < 0 || commit_run(&flip) < 0)
+        if (commit_run(&flip) < 0)
             return -1;
     }
     file_note_written(f);

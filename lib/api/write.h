@@ -54,8 +54,8 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         at.pending = store_page(&at, begin, n, bytes, flags);
         if (at.pending) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */
-            r = f->persist.domain == PERSIST_MSYNC
-                    ? commit_page_synced(m, &stored)
+            r = f->logged
+                    ? commit_page_to_log(m, &stored)
                     : commit_page(&at, at.pending == touched ? slices : bitmap_count(at.pending));
         } else {
             r = file_check(f); /* what was compared may have been zeros (fault.h) */

@@ -11,39 +11,9 @@
 /* FEW: words of a hardware transaction for which no memory is taken. */
 enum { RTM_TRIES = 6, FEW = 64 };
 
-/* ---- homes ---- */
-
-int commit_flush(const struct held_page *pages, uint64_t n)
-{
-    for (uint64_t i = commit_next(pages, n, 0), next; i < n; i = next) {
-        struct file *f = pages[i].file;
-        const uint64_t first = pages[i].page;
-        uint64_t last = first, o = 0;
-        const char *r = NULL, *r_end = NULL;
-        if (f->persist.domain != PERSIST_MSYNC || f->logged)
-            return 0;
-        for (next = i; next < n && pages[next].file == f && pages[next].page >= last &&
-                       (f->sparse || pages[next].page - last < CHUNK_PAGES);
-             next = commit_next(pages, n, next + 1)) {
-            last = pages[next].page;
-            o |= pages[next].pending & pages[next].state->bitmap;
-            if (!(pages[next].pending & ~pages[next].state->bitmap))
-                continue;
-            const char *at = pages[next].homes.r;
-            r = r && r < at ? r : at;
-            r_end = r_end > at + PAGE_BYTES ? r_end : at + PAGE_BYTES;
-        }
-        if ((o && file_flush_data(f, file_o(f, first), (last - first + 1) * PAGE_BYTES) < 0) ||
-            (r && file_flush_data(f, r, (uint64_t)(r_end - r)) < 0))
-            return -1;
-    }
-    return 0;
-}
-
 /* ---- words ---- */
 
-/* Stores and flushes the words of all pending pages. A flush covers a line, or in domain msync the meta page:
- * there is one for consecutive words that share it. */
+/* Stores and flushes the words of all pending pages. A flush covers a line: there is one for consecutive words that share it. */
 static int store_words(struct page_set *h)
 {
     /* explorer: tear word survives: a replay of the commit's lane stores the word once more, and in a
@@ -58,8 +28,8 @@ static int store_words(struct page_set *h)
             continue;
         struct file *f = h->pages[i].file;
         uint64_t *word = h->pages[i].homes.word;
-        bool flushed = f->words_wait || (last && persist_shares_flush(&f->persist, last, word));
-        if (!flushed && file_flush_word(f, word) < 0)
+        if (!(last && persist_shares_flush(last, word)) &&
+            persist_flush_word(&f->persist, word) < 0)
             return -1;
         last = word;
     }
@@ -147,13 +117,13 @@ static int commit_words(const struct commit *c, uint64_t words)
         return -1;
     }
     /* persist-order J1 (reader: R2 lane_look, then R1): slices (W1) are durable before the commit line, or the only word,
-     * that makes them count. So is the lane's list, except in domain msync: a line without its list has a wrong checksum. */
+     * that makes them count. So is the lane's list. */
     persist_fence(&f->persist);
-    if ((several && lanes_step(f, lane_commit, &w) < 0) || store_words(c->set) < 0)
+    if ((several && lane_commit(&w) < 0) || store_words(c->set) < 0)
         goto doubt;
     if (c->resizes) {
         persist_store_word(&f->persist, show_size_word(f), manifest_encode_size(c->size));
-        if (file_flush_word(f, show_size_word(f)) < 0)
+        if (persist_flush_word(&f->persist, show_size_word(f)) < 0)
             goto doubt;
     }
     /* persist-order J4 (reader: R2): every word is durable before the lane is retired. Otherwise a crash
@@ -167,7 +137,7 @@ static int commit_words(const struct commit *c, uint64_t words)
     show(c);
     if (!several)
         return 0;
-    if (lanes_step(f, lane_retire, &w) < 0)
+    if (lane_retire(&w) < 0)
         goto doubt;
     lane.retired = w.line.sequence;
     lanes_give(&lane, false);
@@ -212,14 +182,14 @@ int commit_run(const struct commit *c)
     return r < 0 ? -1 : 0;
 }
 
-int commit_page_synced(struct mapping *m, const struct held_page *at)
+int commit_page_to_log(struct mapping *m, const struct held_page *at)
 {
     struct page_set set;
     page_set_init(&set);
     set.small[0] = *at;
     set.n = 1;
     const struct commit c = {.set = &set, .m = m};
-    return commit_flush(set.pages, 1) < 0 ? -1 : commit_run(&c);
+    return commit_run(&c);
 }
 
 int commit_each_page(struct file *f, struct page_set *h)

@@ -17,8 +17,7 @@
 #include "lib/page/page_set.h"
 
 /*
- * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home and
- * flushed (commit_flush()), but not fenced.
+ * Expects pages that are reserved, and every slice of their pending masks stored to its invalid home, but not fenced.
  *
  * Returns 0: the flip is durable and visible in memory, pending masks are empty, pages still held. Or -1 with
  * errno and nothing changed (ENOSPC, E2BIG, EOPNOTSUPP, EIO, ...), or with EIO and the file poisoned, if the
@@ -26,8 +25,8 @@
  */
 int commit_run(const struct commit *flip);
 
-/* commit_run() for one page of a file in domain msync. */
-int commit_page_synced(struct mapping *m, const struct held_page *at);
+/* commit_run() for one page of a logged file. */
+int commit_page_to_log(struct mapping *m, const struct held_page *at);
 
 /*
  * Takes a small lane if a commit of so many words will need one. For speed alone, before the stores
@@ -52,10 +51,6 @@ static inline uint64_t commit_next(const struct held_page *pages, uint64_t n, ui
     return i;
 }
 
-/* In domain msync, makes the pending slices of n pages durable in their invalid homes. Pages near each other share a call, which
- * also writes dirty pages between them. Returns 0; -1 with EIO. */
-int commit_flush(const struct held_page *pages, uint64_t n);
-
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
  * the file. Returns 0; -1 with EIO and the file poisoned. */
 int commit_each_page(struct file *f, struct page_set *h);
@@ -77,7 +72,7 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
     persist_store_word(p, at->homes.word, value);
-    if (file_flush_word(at->file, at->homes.word) < 0) {
+    if (persist_flush_word(p, at->homes.word) < 0) {
         r = file_in_doubt(at->file, "a commit");
     } else {
         /* persist-order W2 (reader: the next write to these slices): the word is durable before the page is

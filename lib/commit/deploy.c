@@ -21,9 +21,8 @@
 
 #include <errno.h>
 
-/* Pages that share two fences. In domain msync, where a flush of many pages takes as long as one of a single
- * page, they share a flush of their homes and one of their words. */
-enum { BATCH = PAGE_SET_SMALL, BATCH_MSYNC = CHUNK_PAGES };
+/* Pages that share two fences. */
+enum { BATCH = PAGE_SET_SMALL };
 
 static int copy_home(struct held_page *at)
 {
@@ -56,8 +55,6 @@ static int deploy_held(struct file *f, struct page_set *h)
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].file == f && copy_home(&h->pages[i]) < 0)
             r = -1;
-    if (commit_flush(h->pages, h->n) < 0)
-        return -1; /* with pending masks: W4 when they are released */
     /* The pages that were copied may flip even if others failed. */
     return commit_each_page(f, h) < 0 ? -1 : r;
 }
@@ -78,12 +75,9 @@ int deploy_committed(struct file *f, struct page_set *h)
 
 int deploy_pages(struct file *f, const uint64_t *pages, uint64_t n)
 {
-    const uint64_t batch = f->persist.domain == PERSIST_MSYNC ? BATCH_MSYNC : BATCH;
-    struct page_span *spans HEAP = n ? malloc(lesser(n, batch) * sizeof(*spans)) : NULL;
-    if (n && !spans)
-        return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
+    struct page_span spans[BATCH];
     for (uint64_t i = 0, count, r; i < n; i += count) {
-        count = lesser(n - i, batch);
+        count = lesser(n - i, BATCH);
         for (uint64_t k = 0; k < count; k++)
             spans[k] =
                 (struct page_span){f, pages[i + k], pages[i + k], pages[i + k] * PAGE_BYTES + 1};

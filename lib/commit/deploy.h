@@ -31,10 +31,6 @@ struct plain_job {
     bool gives_back; /* space is short: chunks give that of deployed pages back */
 };
 
-/* Gives back the space of all unused RefPages, of chunks from job->next on. The caller is as for plain_make(). Returns 0; 1: call again, as
- * for plain_make(); -1 with errno. */
-int plain_give_back(struct file *f, struct plain_job *job);
-
 /* Deploys the whole file, with several threads if it is large, and with little more space than the file takes. The
  * caller is the only process that has the file mapped, holds the attach lock, and has made all words durable; no other
  * thread of it uses the file. Returns 0; 1: not done yet, but other processes may be waiting for the lock: call again;

@@ -110,19 +110,6 @@ int lanes_take(struct file *f, uint64_t words, struct taken_lane *lane)
     return 0;
 }
 
-int lanes_step(struct file *f, int (*step)(struct lane_writer *w), struct lane_writer *w)
-{
-    /* A fault in a lane has poisoned the file. */
-    if (f->persist.domain != PERSIST_MSYNC)
-        return step(w);
-    pthread_mutex_lock(&f->medium);
-    const int r = file_is_poisoned(f) ? -1 : step(w);
-    if (r < 0)
-        file_poison(f);
-    pthread_mutex_unlock(&f->medium);
-    return r;
-}
-
 void lanes_give(const struct taken_lane *lane, bool in_doubt)
 {
     struct file *f = lane->of;

@@ -19,10 +19,6 @@
  * and no lane. */
 int lanes_take(struct file *f, uint64_t words, struct taken_lane *lane);
 
-/* Runs lane_commit() or lane_retire(), as file_msync() does flushes: in domain msync
- * one at a time, and none succeeds after one has failed. Returns 0; -1. */
-int lanes_step(struct file *f, int (*step)(struct lane_writer *w), struct lane_writer *w);
-
 /* Gives a lane back: its commit is retired, as lane->retired says, or was never made. `in_doubt`: it is kept as it is; its file is poisoned. */
 void lanes_give(const struct taken_lane *lane, bool in_doubt);
 

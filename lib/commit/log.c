@@ -123,7 +123,7 @@ static int write_record(const struct commit *c, struct log_record *r)
     struct file *f = c->m->file;
     struct shared_log *l = log_of(f);
     struct log_file log;
-    char *buffer HEAP = malloc(BUFFER);
+    char *buffer HEAP = malloc(lesser(r->bytes, BUFFER));
     struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
     if (!buffer)
         return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);

@@ -5,12 +5,8 @@
  * All new bytes of a file may lie in its reflection, and the disk may have no room for a second copy. Where space is
  * short, the space of pages that are deployed is given back in the reflection, for the next pages.
  *
- * This is safe only while no other process has the file mapped: in a page cache a hole may cost the pages beside it
- * their space too (domain_make_storable()), and a process that knows that a page has space, and is about to store to
- * it, would get SIGBUS. For the same reason one thread does all the work then. Where reading a hole may be SIGBUS, no
- * space is given back, since others may read without a lock.
- *
- * What ato_reclaim() asked for in a page cache (reclaim.h) is done in the same way when the last process unmaps the file.
+ * One thread does all the work then. Where reading a hole may be SIGBUS, no space is given back, since others may read without a lock;
+ * nor in a page cache (space_comes_back()).
  *
  * Other processes that want to map or read the file wait meanwhile, so the work is done in turns.
  */
@@ -45,17 +41,12 @@ struct turn {
     pthread_mutex_t progress;
 };
 
-/* Writes a range of the reflection back. A dirty page of the cache cannot lose its neighbours, and would need space
- * for them once more. All that is valid is durable already: so this is no flush of persist.h, and a failure does not
- * poison the file. */
-static int make_clean(const struct file *f, uint64_t at, uint64_t n)
+static bool gives_back_at_all(const struct file *f)
 {
-    if (domain_is_cached(f->persist.domain) && msync(f->r + at, n, MS_SYNC) < 0)
-        return report_errno(errno, "cannot write the reflection of %s", f->pairing.path);
-    return 0;
+    return !f->r_holes_fault && space_comes_back(f);
 }
 
-/* Of n places of one chunk, which are clean, gives the space of those back whose pages are deployed. */
+/* Of n places of one chunk gives the space of those back whose pages are deployed. */
 static int give_back(struct file *f, uint64_t first, uint64_t n)
 {
     uint64_t words[CHUNK_PAGES];
@@ -72,14 +63,6 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
         (void)space_give_back(f, first + i, end - i); /* on failure the space is kept */
     }
     return 0;
-}
-
-static int clean_and_give_back(struct file *f, uint64_t first, uint64_t n)
-{
-    const uint32_t format = file_format(f);
-    const uint64_t meta = layout_meta_page(format, first / layout_chunk(format)),
-                   end = layout_refpage(format, first + n - 1) + PAGE_BYTES;
-    return make_clean(f, meta, end - meta) < 0 ? -1 : give_back(f, first, n);
 }
 
 /* Runs of at least this many pages are worth a system call for their page tables. */
@@ -130,9 +113,9 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     if (!words)
         return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);
     if (file_read_words(f, first, n, words, pages) < 0 ||
-        (gives_back && clean_and_give_back(f, first, n) < 0))
+        (gives_back && give_back(f, first, n) < 0))
         return -1;
-    if (!gives_back && !f->r_holes_fault && fstatfs(f->pairing.original, &fs) == 0 &&
+    if (!gives_back && gives_back_at_all(f) && fstatfs(f->pairing.original, &fs) == 0 &&
         (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < PLENTY) {
         errno = ENOSPC;
         return -1;
@@ -140,7 +123,7 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     for (uint64_t i = 0, step; i < n; i += step) {
         step = gives_back ? lesser(n - i, STEP) : n;
         if (deploy_places(f, words + i, pages + i, step) < 0 ||
-            (gives_back && clean_and_give_back(f, first + i, step) < 0))
+            (gives_back && give_back(f, first + i, step) < 0))
             return -1;
     }
     /* These pages are not used again unless the unmapping fails. All threads drop their page tables here, so that one
@@ -222,41 +205,9 @@ static void work_all(struct turn *t)
         pthread_join(threads[i], NULL);
 }
 
-/* Returns how long the reflection is, as far as its places reach. */
-static uint64_t reflection_end(const struct file *f, uint64_t places)
-{
-    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, places / CHUNK_SPARSE)
-                     : layout_reflection_bytes(LAYOUT_DENSE, file_size(f));
-}
-
-int plain_give_back(struct file *f, struct plain_job *job)
-{
-    const uint32_t format = file_format(f);
-    const uint64_t each = layout_chunk(format), places = file_places(f, file_size(f)),
-                   chunks = (places + each - 1) / each, end = clock_ns() + TURN_MS * 1000000u;
-    if (places == UINT64_MAX)
-        return -1;
-    /* Later turns dirty nothing. If another process came between, the first one is made again. */
-    if (job->next == 0) {
-        space_forget_all(f);
-        if (make_clean(f, 0, reflection_end(f, places)) < 0)
-            return -1;
-    }
-    FOR_EACH_META(chunk, f->pairing.reflection, format, job->next, chunks)
-    {
-        if (give_back(f, chunk * each, lesser(places - chunk * each, each)) < 0)
-            return -1;
-        job->next = chunk + 1;
-        if (clock_ns() >= end)
-            return 1;
-    }
-    return 0;
-}
-
 int plain_make(struct file *f, struct plain_job *job)
 {
     const uint64_t places = file_places(f, file_size(f)), each = layout_chunk(file_format(f));
-    const uint64_t bytes = reflection_end(f, places);
     struct turn t = {.f = f,
                      .job = job,
                      .places = places,
@@ -265,21 +216,8 @@ int plain_make(struct file *f, struct plain_job *job)
                      .progress = PTHREAD_MUTEX_INITIALIZER};
     if (places == UINT64_MAX)
         return -1;
-    /* A dirty page of another chunk would keep its neighbours from losing their space. */
-    if (job->gives_back) {
-        space_forget_all(f);
-        if (make_clean(f, 0, bytes) < 0)
-            fail(&t);
-    }
-    /* P2: in state `deployed`, which follows, words do not count. */
-    f->words_wait = f->persist.domain == PERSIST_MSYNC && !job->gives_back;
     work_all(&t);
-    /* Otherwise they are flushed, all at once, before another process may map the file (W2), or space is given back (W5).
-     * explorer: drop flush survives: no case fills the disk, or takes longer than a turn. A unit test covers it. */
-    if (f->words_wait && (t.error || job->next < t.chunks) && file_flush_data(f, f->r, bytes) < 0)
-        fail(&t);
-    f->words_wait = false;
-    if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && !f->r_holes_fault) {
+    if ((t.error == ENOSPC || t.error == EDQUOT) && !job->gives_back && gives_back_at_all(f)) {
         /* From the next turn on. */
         job->gives_back = true;
         job->next = 0;

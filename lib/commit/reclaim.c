@@ -14,8 +14,6 @@
  * A kill at any moment leaves pages of a dead process, which others free as they are: first the bit goes that says that the
  * RefPage has space, then the space.
  *
- * None of this happens where the reflection is in a page cache: there the wish is noted, and plain_give_back() follows it.
- *
  * Modelled in reclaim.pml.
  */
 #include "lib/commit/reclaim.h"
@@ -101,13 +99,9 @@ static int next_space(const struct file *f, uint64_t *place, uint64_t *end)
 int reclaim_range(struct file *f, uint64_t first, uint64_t last)
 {
     uint64_t place = f->sparse ? 0 : first, end = 0;
-    int r, error = 0; /* an errno; the calls that follow it may change errno */
-    if (f->logged)    /* it has no RefPages */
+    int r, error = 0;                      /* an errno; the calls that follow it may change errno */
+    if (f->logged || !space_comes_back(f)) /* a logged file has no RefPages */
         return 0;
-    if (space_waits(f)) {
-        __atomic_store_n(&f->shared.header->gives_back, 1, __ATOMIC_RELAXED);
-        return 0;
-    }
     while ((r = next_space(f, &place, &end)) > 0 && (f->sparse || place <= last)) {
         struct places *p HEAP = malloc(sizeof(*p));
         if (!p)

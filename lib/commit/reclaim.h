@@ -5,9 +5,7 @@
  * A RefPage is a page of the reflection. It is unused if the word of its page is 0: then all slices are valid in the original.
  * Nothing is deployed here. Meta pages stay.
  *
- * In a page cache a hole may cost the pages beside it their space, and others may be about to store to these (space_waits()). There
- * the wish is only noted, and when the last process unmaps the file the space of all unused RefPages is given back
- * (plain_give_back()). A kill of all processes drops the wish.
+ * In a page cache on a disk nothing is given back (space_comes_back()) before a spatial unmap removes the reflection.
  */
 #ifndef ATO_LIB_COMMIT_RECLAIM_H
 #define ATO_LIB_COMMIT_RECLAIM_H

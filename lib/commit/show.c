@@ -3,12 +3,12 @@
 
 #include "lib/file/page.h"
 
-/* Copies the pending slices of a logged page to the file, and gives the memory back in which they were put together. */
+/* Copies the pending slices of a logged page to the file. */
 static void bring_home(const struct held_page *at)
 {
     const struct persist *p = &at->file->persist;
     persist_home(p, at->homes.o, at->homes.r, at->pending, false);
-    page_set_give_back(at);
+    page_set_keep_memory(at);
 }
 
 /* Makes the flips of all pages, and the size, visible in memory: at one moment for readers, since every page

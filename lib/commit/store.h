@@ -25,7 +25,7 @@ enum { CACHED_TICKS = 4 };
  */
 static inline bool store_is_cold(const struct file *f, struct page_state *s, unsigned n)
 {
-    /* What must leave the caches goes past them anyway, and in msync the disk takes the time, not the CPU. */
+    /* What must leave the caches goes past them anyway, and of a logged file the disk takes the time, not the CPU. */
     if (f->persist.domain != PERSIST_PROCESS)
         return false;
     uint8_t clock = __atomic_load_n(&f->clock, __ATOMIC_RELAXED);

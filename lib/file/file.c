@@ -19,11 +19,10 @@ void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
     f->max_size = layout_pages(f->limit) * PAGE_BYTES;
 }
 
-int file_msync(struct file *f, const void *addr, bool word, size_t n)
+int file_msync(struct file *f, const uint64_t *word)
 {
     pthread_mutex_lock(&f->medium);
-    int r = word ? PERSIST_CALL(flush_any)(&f->persist, addr, n)
-                 : PERSIST_CALL(flush_data)(&f->persist, addr, n);
+    int r = PERSIST_CALL(flush_any)(&f->persist, word, sizeof(*word));
     if (r < 0)
         file_poison(f);
     r = file_check(f);

@@ -23,15 +23,15 @@
 #include <pthread.h>
 
 /* What a process knows of the space of 512 pages. This stays true: while a file is mapped, only
- * space_give_back() frees space, in page caches after space_forget_all(); and growth makes no earlier page a hole. */
+ * space_give_back() frees space; and growth makes no earlier page a hole. */
 #define CHUNK_ASKED      0x8000u /* the other bits are valid */
 #define CHUNK_META_WORDS 0x4000u /* the meta page may be read; if clear, its words are 0 */
 #define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
-/* Dense: how often this process gave pages space in the reflection one by one; valid without CHUNK_ASKED (space.c). */
-#define CHUNK_SINGLES    0xff0000u
-#define CHUNK_ONE_SINGLE 0x010000u
+
+/* Pages whose memory a logged file keeps, at most. */
+enum { FILE_KEPT = 4096 };
 
 struct log_file;
 struct reader;
@@ -53,14 +53,12 @@ struct file {
     uint64_t max_size;             /* the same in whole pages: what `viewed` may grow to */
     uint32_t holder;               /* this process, as in page_state.holder */
     struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
-    bool words_wait;    /* words that are stored now are flushed later, if at all (plain.c) */
-    bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
-    bool r_holes_fault; /* the same for the reflection */
-    uint8_t
-        frees; /* whether the reflection's file system frees slowly: 0: not known, 1: no, 2: yes (space.c) */
-    uint32_t *chunks; /* CHUNK_ bits, of each 512 pages */
+    bool holes_fault;              /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault;            /* the same for the reflection */
+    uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
-    pthread_mutex_t medium; /* held around each flush in domain msync */
+    uint64_t *kept; /* of a logged file, FILE_KEPT: n + 1: page n has memory in `r` (page_set.h) */
+    pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
     uint64_t growing;
@@ -271,22 +269,17 @@ static inline uint64_t file_end(const struct file *f)
 }
 
 /*
- * Runs persist_flush_data(), or for a `word` persist_flush_word(), for a file in domain msync. Returns 0; -1
- * with EIO and a sentence.
+ * Runs persist_flush_word() for a file in domain msync. Returns 0; -1 with EIO and a sentence.
  *
  * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
  * to the first msync() of the file, and then treats the pages as clean. So flushes run one at a time, and
  * each fails if an earlier one got the report.
  */
-int file_msync(struct file *f, const void *addr, bool word, size_t n);
+int file_msync(struct file *f, const uint64_t *word);
 
-/* Macros, so that a test's recorder sees the place they are called from. */
-#define file_flush_data(f, addr, n)                                                                \
-    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_data", file_msync(f, addr, false, n))   \
-                                          : 0)
-
+/* A macro, so that a test's recorder sees the place it is called from. */
 #define file_flush_word(f, word)                                                                   \
-    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word, true, 8))     \
+    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word))              \
                                           : persist_flush_word(&(f)->persist, word))
 
 /* Makes a file of the medium durable, as file_msync(): one at a time. `what`: as in file_in_doubt(). Returns 0; -1 with EIO and the file

@@ -170,8 +170,8 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
         uint64_t *number = &entry_of(f, places[i])->page;
         if (file_place(f, page + i) == places[i])
             continue;
-        if (last && !persist_shares_flush(&f->persist, last, number) &&
-            file_flush_word(f, last) < 0)
+        if (last && !persist_shares_flush(last, number) &&
+            persist_flush_word(&f->persist, last) < 0)
             return -1;
         /* explorer: tear word survives: the entry has bitmap 0, so half of a number gives some page a second place, which
          * nobody uses as long as that page has a bitmap elsewhere. */
@@ -180,7 +180,7 @@ int place_give(struct file *f, uint64_t page, uint64_t n, const uint64_t *places
     }
     if (!last)
         return 0;
-    if (file_flush_word(f, last) < 0)
+    if (persist_flush_word(&f->persist, last) < 0)
         return -1;
     /* persist-order E2 (readers: place_build; R1 replay_apply): the page number is durable before a word, or a lane that names the
      * word, makes slices valid; and before it is noted in memory, where another process finds it after a kill and commits without a

@@ -162,10 +162,8 @@ struct shared_header {
     uint32_t format;     /* enum layout_format */
     uint32_t index_bits; /* the index has 2^n entries; 0: none */
     uint64_t next_place; /* places from here on were never used */
-    /* What is unused in the reflection is given back when the last process unmaps the file (reclaim.h). */
-    uint32_t gives_back;
-    uint32_t
-        long_lane; /* the process that uses the long lane (lanes.h), as in page_state.holder; 0: none */
+    /* The process that uses the long lane (lanes.h), as in page_state.holder; 0: none. */
+    uint32_t long_lane, reserved;
     uint64_t died; /* a process has died while the file was mapped */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size, as a page's
      * with its content. */
@@ -179,7 +177,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 18
+#define SHARED_VERSION 19
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u

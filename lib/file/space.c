@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 static const char *which(const struct file *f, int fd)
@@ -225,62 +224,6 @@ static int make_places(struct file *f, uint64_t page, uint64_t n)
     return r;
 }
 
-/* ---- RefPages of a dense reflection ---- */
-
-/* Some file systems take 50 us to free an extent, and more than a ms on a busy disk (domain_frees_slowly()). There scattered pages get
- * space in aligned runs of RUN pages, those that are not held as well: no space is given back there while the file is mapped (space_waits()). Their
- * states do not say so; the first write to them asks again, which is cheap.
- *
- * A run costs space too, and its other pages are written once, as zeros; in vain if they are not used. So runs begin in a chunk where
- * SINGLES pages were given space one by one. */
-enum { RUN = 16, SINGLES = 16 };
-
-/* Returns true if the file system has room for a copy of the whole file. */
-static bool has_plenty(const struct file *f)
-{
-    struct statfs fs;
-    return fstatfs(f->pairing.reflection, &fs) == 0 &&
-           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= file_size(f);
-}
-
-/* Finds that out when it is first asked. */
-static bool frees_slowly(struct file *f)
-{
-    uint8_t known = __atomic_load_n(&f->frees, __ATOMIC_RELAXED);
-    if (!known) {
-        known = domain_frees_slowly(f->pairing.reflection) ? 2 : 1;
-        __atomic_store_n(&f->frees, known, __ATOMIC_RELAXED);
-    }
-    return known == 2;
-}
-
-/* Counts an allocation in a chunk. Returns true if it was preceded by SINGLES others. A guess: threads may miss each other's. */
-static bool count_single(struct file *f, uint64_t chunk)
-{
-    uint32_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
-    if ((known & CHUNK_SINGLES) >= SINGLES * CHUNK_ONE_SINGLE)
-        return true;
-    (void)__atomic_compare_exchange_n(&f->chunks[chunk], &known, known + CHUNK_ONE_SINGLE, false,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return false;
-}
-
-/* Gives n held pages of one chunk space, and perhaps those beside them. */
-static int make_refpages(struct file *f, uint64_t page, uint64_t n)
-{
-    if (space_waits(f) && n < RUN && count_single(f, page / CHUNK_PAGES) && frees_slowly(f) &&
-        has_plenty(f)) {
-        const uint64_t first = page / RUN * RUN, end = (page + n + RUN - 1) / RUN * RUN,
-                       all = layout_pages(file_size(f));
-        /* Behind the end the reflection may be too short. If this fails, the pages themselves may still get space. */
-        if (end <= all &&
-            take(f, f->r, layout_refpage(LAYOUT_DENSE, first), (end - first) * PAGE_BYTES) == 0)
-            return 0;
-    }
-    return allocate(f, f->r, layout_refpage(LAYOUT_DENSE, page), n * PAGE_BYTES,
-                    "the reflection of");
-}
-
 int space_run_end(struct space_run *r)
 {
     struct file *f = r->file;
@@ -294,7 +237,8 @@ int space_run_end(struct space_run *r)
         next = lesser((page / each + 1) * each, end);
         if (f->sparse ? make_places(f, page, next - page) < 0
                       : space_make_meta(f, page / CHUNK_PAGES) < 0 ||
-                            make_refpages(f, page, next - page) < 0)
+                            allocate(f, f->r, layout_refpage(LAYOUT_DENSE, page),
+                                     (next - page) * PAGE_BYTES, "the reflection of") < 0)
             return -1;
     }
     for (; r->n; r->n--) {
@@ -327,14 +271,6 @@ static void forget_space(struct page_state *s)
     __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
 }
 
-void space_forget_all(struct file *f)
-{
-    uint64_t page = 0;
-    for (struct page_state *s;
-         space_waits(f) && (s = shared_next_state(&f->shared, &page, UINT64_MAX));)
-        forget_space(s);
-}
-
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
@@ -346,16 +282,9 @@ static struct page_state *state_at(const struct file *f, uint64_t place)
 int space_give_back(struct file *f, uint64_t place, uint64_t n)
 {
     struct page_state *s;
-    /* The meta pages to which a hole may reach have no space any more, for this process, which is alone. */
-    if (space_waits(f) && !f->sparse) {
-        const uint64_t chunk = place / CHUNK_PAGES,
-                       last = lesser(chunk + 1, layout_pages(f->max_size) / CHUNK_PAGES);
-        for (uint64_t near = chunk ? chunk - 1 : 0; near <= last; near++)
-            __atomic_and_fetch(&f->chunks[near], ~CHUNK_META_SPACE, __ATOMIC_RELAXED);
-    }
     /* First: after a kill in between, space that a page has is allocated again. The other way round the next writer would store
      * into a hole. */
-    for (uint64_t i = place; !space_waits(f) && i < place + n; i++)
+    for (uint64_t i = place; i < place + n; i++)
         if ((s = state_at(f, i)))
             forget_space(s);
     /* I2: as a store to invalid homes. */

@@ -38,23 +38,17 @@ struct space_run {
 int space_run_add(struct space_run *r, uint64_t page, uint8_t need);
 int space_run_end(struct space_run *r);
 
-/* Returns true if space of the reflection is given back only while no other process has the file mapped: in a page cache a hole may cost
- * the pages beside it their space too, at most as far as the largest folio, which is no longer than a chunk (domain_make_storable());
- * others may be about to store to these. */
-static inline bool space_waits(const struct file *f)
+/* Returns true if space of the reflection can be given back while the file is mapped: not in a page cache on a disk, where a hole may cost
+ * the pages beside it their space too (domain_make_storable()), and others may be about to store to these. */
+static inline bool space_comes_back(const struct file *f)
 {
-    return domain_is_cached(f->persist.domain) && !f->r_holes_fault;
+    return !domain_is_cached(f->persist.domain) || f->r_holes_fault;
 }
 
-/* Where space waits, before it is given back: no page counts as having space in the reflection any more. No other process uses the
- * file, or is about to map it. */
-void space_forget_all(struct file *f);
-
 /*
- * Gives the space of the RefPages of n places of one chunk back. The words of their pages are 0, durably (W5). None of these pages
- * counts as having space any more, nor does a meta page to which the hole may reach. The caller holds all of these pages; or no other
- * thread or process uses the file, or is about to map it, and space_forget_all() came before (plain.c); where space waits only that.
- * Returns 0; -1 with errno: the space may be kept, which is harmless.
+ * Where space comes back, gives that of the RefPages of n places of one chunk back. The words of their pages are 0, durably (W5). None of these
+ * pages counts as having space any more. The caller holds all of these pages; or no other thread or process uses the file, or is
+ * about to map it. Returns 0; -1 with errno: the space may be kept, which is harmless.
  *
  * Others may copy from these RefPages without a lock, as an older bitmap says. They see that it is an older one, and
  * copy again. Where reading a hole may be SIGBUS, that copy takes space again; if the file system is full by then, it

@@ -53,7 +53,8 @@ int views_map(struct file *f, struct shared *s, uint64_t size)
     f->o = f->o_window.base;
     f->r = f->r_window.base;
     f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));
-    if (!f->chunks)
+    f->kept = f->logged ? calloc(FILE_KEPT, sizeof(*f->kept)) : NULL;
+    if (!f->chunks || (f->logged && !f->kept))
         return report_error(ENOMEM, "no memory to map %s", f->pairing.path);
     __atomic_store_n(&f->viewed, viewed, __ATOMIC_RELEASE);
     return 0;
@@ -64,8 +65,10 @@ void views_unmap(struct file *f)
     window_close(&f->o_window);
     window_close(&f->r_window);
     free(f->chunks);
+    free(f->kept);
     f->o = f->r = NULL;
     f->chunks = NULL;
+    f->kept = NULL;
 }
 
 static int reach(struct file *f, uint64_t viewed)

@@ -92,6 +92,22 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     return 0;
 }
 
+void page_set_keep_memory(const struct held_page *at)
+{
+    struct file *f = at->file;
+    const uint64_t is = at->page + 1;
+    uint64_t *kept = &f->kept[at->page % FILE_KEPT];
+    if (__atomic_load_n(kept, __ATOMIC_RELAXED) == is)
+        return;
+    const uint64_t was = __atomic_exchange_n(kept, is, __ATOMIC_RELAXED);
+    struct page_state *s = was && was != is ? shared_peek(&f->shared, was - 1) : NULL;
+    /* If another thread holds it now, that one will come here too. */
+    if (s && page_try_reserve(f, s)) {
+        (void)madvise(file_homes_of(f, was - 1, s).r, PAGE_BYTES, MADV_DONTNEED);
+        page_release(s);
+    }
+}
+
 void page_set_release_from(struct page_set *h, uint64_t n)
 {
     const struct persist *aborted = h->forgotten;
@@ -99,7 +115,7 @@ void page_set_release_from(struct page_set *h, uint64_t n)
         if (h->pages[i].pending) {
             aborted = &h->pages[i].file->persist;
             if (h->pages[i].file->logged)
-                page_set_give_back(&h->pages[i]);
+                page_set_keep_memory(&h->pages[i]);
         }
     /* persist-order W4 (reader: the next holder of the page): stores of an operation that came to nothing
      * have arrived before the page is released. Non-temporal stores are not ordered with the release; a

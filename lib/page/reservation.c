@@ -132,7 +132,7 @@ int reservation_wait_for_size(struct file *f, const struct patience *patience)
 int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
 {
     uint64_t word = 0, *at;
-    const int flags = space_look(f, page);
+    int flags = space_look(f, page);
     if (flags < 0 || place_load(f, page, s, &at) < 0)
         return -1;
     if (at) {
@@ -142,6 +142,8 @@ int load_page_slow(struct file *f, uint64_t page, struct page_state *s)
         if (!f->shared.header->settled && page_flush_word(f, at) < 0) /* R4 */
             return -1;
     }
+    if (f->logged && flags)
+        flags |= PAGE_R_ALLOCATED; /* its other home is memory */
     s->bitmap = word;
     /* Atomic: sleepers read the whole word. */
     __atomic_store_n(&s->flags, s->flags | (uint8_t)flags, __ATOMIC_RELAXED);

@@ -108,9 +108,8 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     if (of != page) /* I5 */
         return report_error(EUCLEAN, "place %llu of the reflection of %s is not of page %llu",
                             (unsigned long long)place, f->pairing.path, (unsigned long long)page);
-    /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. In domain msync it
-     * would; but there all words are settled (files.c). */
-    if (reflection >= 0 && !f->shared.header->settled && f->persist.domain != PERSIST_MSYNC &&
+    /* R4, also of a word that is 0. Flushing a line changes nothing on the media, so a reader may do it. */
+    if (reflection >= 0 && !f->shared.header->settled &&
         meta_has_space(reflection, format, place) &&
         page_flush_word(f, (const uint64_t *)(f->r + layout_word(format, place))) < 0)
         return -1;

@@ -38,8 +38,7 @@ struct dead {
     struct replay media;
     struct dead_page *pages;
     uint64_t npages;
-    bool unsettled; /* some words must be made durable */
-    bool in_place;  /* words of the original, too */
+    bool in_place; /* words of the original, too */
 };
 
 /* Version 0: not loaded, so no reader uses the page. */
@@ -202,9 +201,7 @@ static int note_bitmap(struct dead *p, struct dead_page *at)
     p->in_place |= at->showed && same && p->media.persist.domain != PERSIST_PROCESS;
     if (!word || !at->state->version || same)
         return 0;
-    /* In domain msync each call takes as long as one for all words. */
-    p->unsettled = p->media.persist.domain == PERSIST_MSYNC;
-    return p->unsettled ? 0 : flush(p, word);
+    return flush(p, word);
 }
 
 static int note_all(struct dead *p)
@@ -215,8 +212,6 @@ static int note_all(struct dead *p)
             (at->page == DEAD_SIZE ? note_size(p, at) : note_bitmap(p, at)) < 0)
             return -1;
     }
-    if (p->unsettled && fsops_fsync(p->media.fd) < 0)
-        return report_errno(errno, "cannot make the bitmaps of %s durable", p->file->pairing.path);
     /* persist-order R6 (writer: W6 in write.c): a word that was stored in place may be visible and not durable. */
     if (p->in_place && fsops_fsync(p->file->pairing.original) < 0)
         return report_errno(errno, "cannot make the file of %s durable", p->file->pairing.path);

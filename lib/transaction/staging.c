@@ -226,25 +226,3 @@ int staging_write(struct tx *t, const struct staging_write *w, unsigned flags)
     t->eager |= (flags & ATO_EAGER) != 0;
     return 0;
 }
-
-/* ---- before the commit ---- */
-
-/* By address: so the pages of each file are together, and in order. */
-static int by_order(const void *a, const void *b)
-{
-    const struct held_page *x = a, *y = b;
-    return (x->homes.o > y->homes.o) - (x->homes.o < y->homes.o);
-}
-
-int staging_flush(struct tx *t)
-{
-    struct page_set *h = &t->set;
-    const uint64_t first = commit_next(h->pages, h->n, 0);
-    /* Files that are only read may have another domain. */
-    if (first == h->n || h->pages[first].file->persist.domain != PERSIST_MSYNC)
-        return 0;
-    qsort(h->pages, h->n, sizeof(*h->pages), by_order);
-    for (uint64_t i = 0; i < h->n; i++)
-        __atomic_store_n(&h->pages[i].state->tx, page_set_note(t->set.tag, i), __ATOMIC_RELAXED);
-    return commit_flush(h->pages, h->n);
-}

@@ -105,8 +105,4 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
 enum reservation staging_ready(struct tx *t, const struct staging_write *w, bool eager);
 void staging_put(struct tx *t, const struct staging_write *w, unsigned flags);
 
-/* Before the commit, when nothing is queued: in domain msync, makes pending slices durable in their invalid homes.
- * Sorts the pages, so that adjacent ones are flushed in one call, and so are their words later. */
-int staging_flush(struct tx *t);
-
 #endif

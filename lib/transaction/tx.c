@@ -19,8 +19,6 @@ static int make_ready(struct tx *t)
     for (unsigned i = 0; i < t->nmappings; i++)
         if (file_check(t->mappings[i]->file) < 0)
             return -1;
-    if (staging_flush(t) < 0)
-        return -1;
     return t->resizes ? resize_announce(t) : 0;
 }
 
@@ -30,19 +28,15 @@ static int commit(struct tx *t)
     const struct commit flip = {
         .set = &t->set, .m = t->written, .resizes = t->resizes, .size = t->size};
     const bool checks = !notes_are_of_held(t);
-    /* Where a flush takes long: others wait while the pages say that they are being committed. */
-    const bool flushes = flip.m->file->persist.domain == PERSIST_MSYNC;
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!queue_is_empty(t) && t->nmappings == 1 && !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
         commit_prepare(flip.m, &t->set, t->set.n + t->resizes) < 0)
-        return -1;
-    if (flushes && make_ready(t) < 0)
         return -1;
     /* The check comes before the stores: it has a fence, which would wait until they have drained. */
     if (checks)
         notes_mark_commit(t, true);
     int r = checks ? notes_hold_for_commit(t) : 0;
-    if (r == 0 && !flushes)
+    if (r == 0)
         r = make_ready(t);
     if (r == 0)
         r = commit_run(&flip);

@@ -46,9 +46,6 @@ int lane_commit(struct lane_writer *w)
      * the commit changes. Otherwise the commit could not be finished after an interruption between two
      * flips. */
     persist_line(w->persist, w->lane, (const char *)&w->line);
-    /* In domain msync one flush serves the list, too: its checksum is in the line. */
-    if (persist_flush_data(w->persist, w->lane, (size_t)(w->at - w->lane)) < 0)
-        return -1;
     persist_fence(w->persist);
     return 0;
 }

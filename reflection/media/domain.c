@@ -59,25 +59,6 @@ int domain_is_memory(int fd)
     return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
-bool domain_frees_slowly(int fd)
-{
-    char path[300], device[256], options[4096];
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return false;
-    snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
-    ssize_t n = readlink(path, device, sizeof(device) - 1);
-    device[n > 0 ? n : 0] = 0;
-    const char *name = strrchr(device, '/');
-    snprintf(path, sizeof(path), "/proc/fs/ext4%s/options", name ? name : "/-");
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    n = file < 0 ? -1 : read(file, options, sizeof(options) - 1);
-    options[n > 0 ? n : 0] = 0;
-    if (file >= 0)
-        close(file);
-    return strstr(options, "\ndiscard\n") && !strstr(options, "\ndata="); /* of a journal */
-}
-
 const char *domain_refused(int fd)
 {
     /* Not all are in linux/magic.h. */

@@ -23,10 +23,6 @@ int domain_has_auto_flush(void);
 /* Returns 1 if the file is on tmpfs or ramfs, where reading a hole may be SIGBUS; 0 if not; -1 if that cannot be found out. */
 int domain_is_memory(int fd);
 
-/* Returns true if it is slow to free many extents there: on ext4 without a journal, mounted with `discard`, which waits until the
- * disk has discarded one after the other. Takes several system calls. */
-bool domain_frees_slowly(int fd);
-
 /* Returns the name of the file system of an open file or folder, if libato is not safe there: other machines may use the file, and have
  * neither its locks nor its shared memory; or mappings and write() do not see each other's bytes at once. NULL: it is none of these. */
 const char *domain_refused(int fd);

@@ -218,12 +218,10 @@ enum { PERSIST_COLD_BYTES = 1024 };
 /* In `msync` one call flushes all words of one 4096-byte page of the reflection. */
 #define persist_flush_word(p, word) persist_flush_any(p, word, sizeof(uint64_t))
 
-/* Returns true if one flush_word serves both words: words of one line; in `msync`, of one page. */
-static inline bool persist_shares_flush(const struct persist *p, const uint64_t *a,
-                                        const uint64_t *b)
+/* Returns true if one flush_word serves both words: they are of one line. */
+static inline bool persist_shares_flush(const uint64_t *a, const uint64_t *b)
 {
-    const size_t unit = p->domain == PERSIST_MSYNC ? PAGE_BYTES : SLICE_BYTES;
-    return ((uintptr_t)a ^ (uintptr_t)b) < unit;
+    return ((uintptr_t)a ^ (uintptr_t)b) < SLICE_BYTES;
 }
 
 /* Flushes lines that another process stored, by any kind of store: they are visible and not durable if that

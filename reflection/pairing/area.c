@@ -79,13 +79,9 @@ int area_make_space(int lock, unsigned slot, uint64_t n)
 int area_map(struct pairing *pr, unsigned slot, uint64_t n, struct lane *area)
 {
     const off_t at = (off_t)manifest_area(slot);
-    const bool is_synced = slot == MANIFEST_SLOTS && pr->persist.domain == PERSIST_MSYNC;
     /* persist-order J0 (reader: replay_slots): the length is durable before a commit line that needs it: such a line in a shorter
-     * file is damage. With MAP_SYNC the first store behind the old end does that, before the line is stored. In domain msync the
-     * kernel may write the page of the line first; but not that of a small lane, whose flush makes the length durable too. */
-    char *map = area_make_space(pr->lock, slot, n) < 0 || (is_synced && fsops_fsync(pr->lock) < 0)
-                    ? NULL
-                    : folder_map(pr->lock, O_RDWR, n, at);
+     * file is damage. With MAP_SYNC the first store behind the old end does that, before the line is stored. */
+    char *map = area_make_space(pr->lock, slot, n) < 0 ? NULL : folder_map(pr->lock, O_RDWR, n, at);
     if (map)
         fault_watch(map, n, &pr->faults);
     if (map && domain_make_storable(PERSIST_MSYNC, map, MANIFEST_AREA_BYTES) == 0) {

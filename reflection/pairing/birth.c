@@ -26,8 +26,6 @@ static uint32_t choose_format(const struct pairing *pr, const struct pairing_wis
     struct statfs fs;
     if (pr->persist.domain == PERSIST_MSYNC)
         return LAYOUT_LOG;
-    if (wish->format == LAYOUT_LOG)
-        return LAYOUT_DENSE;
     if (wish->format != FORMAT_AUTO)
         return (uint32_t)wish->format;
     if (size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0)
@@ -194,14 +192,8 @@ int birth_finish(struct pairing *pr, bool marks)
         return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, marks) < 0)
         return -1;
-    if (p.domain == PERSIST_MSYNC) {
-        /* So that the sync stores zeros there, and the first flush of a lane need not change what has space. */
-        struct lane area = {0};
-        if (area_map(pr, 0, MANIFEST_AREA_BYTES, &area) < 0)
-            return -1;
-        fault_unmap(area.at, area.bytes);
+    if (p.domain == PERSIST_MSYNC)
         persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
-    }
     persist_copy(&p, pr->manifest + MANIFEST_SIZE_WORD, &(uint64_t){manifest_encode_size(pr->size)},
                  sizeof(uint64_t));
     /* So that the sync makes the space of copy B's page durable too, and its first flush need not. */

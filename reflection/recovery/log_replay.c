@@ -5,6 +5,7 @@
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
+#include "reflection/recovery/homecoming.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -46,44 +47,8 @@ static uint64_t read_page(const struct log_file *log, uint64_t at, const struct 
 
 struct copying {
     struct log_range *range;
-    int original;
-    uint64_t size; /* only what lies within it */
-    const char *path;
+    struct homecoming to;
 };
-
-static int write_exactly(const struct copying *c, const char *from, uint64_t n, uint64_t at)
-{
-    while (n) {
-        const ssize_t done = fsops->pwrite(c->original, from, n, (off_t)at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return report_errno(done ? errno : EIO, "cannot bring the log of %s to the file",
-                                c->path);
-        from += done;
-        at += (uint64_t)done;
-        n -= (uint64_t)done;
-    }
-    return 0;
-}
-
-/* Writes the runs of slices of one page. */
-static int write_page(const struct copying *c, const struct log_page *p, const char *page)
-{
-    for (unsigned i = 0, n; i < PAGE_SLICES; i += n) {
-        const bool has = p->slices >> i & 1;
-        const uint64_t in_page = (uint64_t)i * SLICE_BYTES, at = p->page * PAGE_BYTES + in_page;
-        n = 1;
-        while (i + n < PAGE_SLICES && (p->slices >> (i + n) & 1) == has)
-            n++;
-        if (!has || at >= c->size)
-            continue;
-        const uint64_t bytes = (uint64_t)n * SLICE_BYTES, left = c->size - at;
-        if (write_exactly(c, page + in_page, bytes < left ? bytes : left, at) < 0)
-            return -1;
-    }
-    return 0;
-}
 
 static int copy_record(const struct log_file *log, const struct log_view *v, uint64_t at, void *arg)
 {
@@ -91,8 +56,9 @@ static int copy_record(const struct log_file *log, const struct log_view *v, uin
     char page[PAGE_BYTES];
     note_size(c->range, v);
     for (uint64_t i = 0; i < v->record.pages; i++) {
-        at = read_page(log, at, &v->pages[i], page, c->path);
-        if (!at || write_page(c, &v->pages[i], page) < 0)
+        const struct log_page *p = &v->pages[i];
+        at = read_page(log, at, p, page, c->to.path);
+        if (!at || homecoming_write(&c->to, p->page, p->slices, page) < 0)
             return -1;
     }
     return 0;
@@ -151,7 +117,7 @@ int log_replay_last(struct log_range *range, int original, bool (*wants)(void *a
     struct gathering g = {range, wants, arg, NULL, 0, path};
     const uint64_t first = range->position;
     const off_t length = fsops_length(original); /* a growth has given it before its record */
-    const struct copying c = {range, original, length < 0 ? 0 : (uint64_t)length, path};
+    const struct homecoming to = {original, length < 0 ? 0 : (uint64_t)length, path};
     int r = length < 0 ? report_errno(errno, "cannot find the length of %s", path)
                        : walk(range, gather_record, &g, path);
     if (__atomic_load_n(start, __ATOMIC_ACQUIRE) != first)
@@ -159,7 +125,7 @@ int log_replay_last(struct log_range *range, int original, bool (*wants)(void *a
     else if (r == 0 && range->position != range->end)
         r = report_error(EUCLEAN, "a record in the log of %s is damaged", path);
     for (uint64_t i = 0; r == 0 && i < g.n; i++)
-        r = write_page(&c, &g.images[i].of, g.images[i].bytes);
+        r = homecoming_write(&to, g.images[i].of.page, g.images[i].of.slices, g.images[i].bytes);
     free(g.images);
     return r;
 }
@@ -217,7 +183,7 @@ int log_recover(struct pairing *pr)
     struct log_range range;
     if (open_range(pr, pr->reflection, &range) < 0)
         return -1;
-    struct copying c = {&range, pr->original, pr->size, pr->path};
+    struct copying c = {&range, {pr->original, pr->size, pr->path}};
     if (walk(&range, copy_record, &c, pr->path) < 0)
         return -1;
     struct log_header *h = &range.log.header;

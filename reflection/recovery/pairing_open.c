@@ -15,6 +15,7 @@
 #include "reflection/pairing/lookup.h"
 #include "reflection/pairing/orphan.h"
 #include "reflection/pairing/removal.h"
+#include "reflection/recovery/homecoming.h"
 #include "reflection/recovery/log_replay.h"
 #include "reflection/recovery/replay.h"
 
@@ -76,6 +77,17 @@ enum outcome {
     PLAIN,                     /* wish->only_looks: there is no pairing */
 };
 
+/* In domain msync a file has a log, and this one has a reflection, of another domain. */
+static enum outcome make_plain(struct pairing *pr)
+{
+    /* The file is written to, so its times tell nothing from now on. Everything is durable (adopt()), as in the new domain. */
+    pr->record.domain = pr->persist.domain;
+    identity_boot(pr->record.boot_id);
+    if (pairing_use(pr, pr->record.shm_generation) < 0 || homecoming_of_all(pr) < 0)
+        return FAILED;
+    return (enum outcome)pairing_remove(pr, true);
+}
+
 /* Does what the verdict says about a file that no other process has mapped. Returns DONE, AGAIN or FAILED. */
 static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
                                const struct pairing_wish *wish)
@@ -83,9 +95,12 @@ static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
     switch (verdict) {
     case VERDICT_ADOPT:
         /* A log that was closed cleanly is empty. */
-        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0 &&
-            (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0))
-            return DONE;
+        if (recover_slots(pr) == 0 && adopt(pr, wish) == 0) {
+            if (pr->persist.domain == PERSIST_MSYNC && pr->record.format != LAYOUT_LOG)
+                return make_plain(pr);
+            if (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0)
+                return DONE;
+        }
         if (errno == ESTALE)
             return adopt_anew(pr, wish);
         return errno == EUCLEAN && wish->prefer_file ? removal_forget(pr) : -1;

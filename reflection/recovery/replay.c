@@ -105,16 +105,10 @@ int replay_apply(const struct lane_view *v, const struct replay *to)
         if (!(word = find_word(v, i, to, &value)))
             return -1;
         persist_store_word(p, word, value);
-        /* In domain msync one fsync() follows for all bitmaps: for words in many pages each msync() would take as
-         * long. It also syncs other stores there; the slices of this commit are durable already. */
-        const bool is_bitmap =
-            (char *)word < to->manifest || (char *)word >= to->manifest + MANIFEST_BYTES;
-        if ((!is_bitmap || p->domain != PERSIST_MSYNC) && persist_flush_word(p, word) < 0)
+        if (persist_flush_word(p, word) < 0)
             return report_errno(errno, "cannot make the replayed words of %s durable",
                                 to->own->path);
     }
-    if (p->domain == PERSIST_MSYNC && fsops_fsync(to->fd) < 0)
-        return report_errno(errno, "cannot make the replayed words of %s durable", to->own->path);
     persist_fence(p);
     return 0;
 }

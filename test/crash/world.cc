@@ -21,7 +21,7 @@ World::World(const std::string &folder, const std::vector<uint64_t> &sizes, uint
              int format)
     : sparse(format == ATO_FORMAT_SPARSE), files(folder, sizes, seed), recorder(files)
 {
-    setenv("ATO_FORMAT", format_name(format), 1); // for SQLite's files too
+    setenv("ATO_FORMAT", format == ATO_FORMAT_LOG ? "dense" : format_name(format), 1); // for SQLite's files too
     standins::set_random(seed);
     birth_ring_bytes = 4096; // so that logs are used up
 }

@@ -10,7 +10,7 @@
  *
  * A hole reads as ZERO, and a store to it is SIGBUS. Memory is sequentially consistent: what stays in a buffer is read.pml's. The
  * fence W1 is there, and in the crash explorer. The file system does not make a hole later than what follows it. In a page cache,
- * where a hole may cost other pages their space, it is made when nobody else uses the file (space_waits()): that is not in it.
+ * where a hole may cost other pages their space, none is made (space_comes_back()).
  *
  * What is checked:
  *   - when the hole is made, no slice is valid in R, in memory, on the media, or after a power cut (I1, I2, W5)    assert unused

@@ -108,7 +108,7 @@ TEST_F(Options, UnknownValuesAreRefused)
 
 TEST_F(Options, EachDomainCanBeChosenAndIsReported)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC})
         EXPECT_EQ(stat_with(options(domain)).domain, domain);
 }
 

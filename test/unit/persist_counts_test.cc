@@ -200,7 +200,6 @@ TEST_P(PersistCountsOfCached, WriteOfSeveralPagesByALane)
         expected.copy = k;                  // the list
         expected.store_word = k + 1;        // the words; retired
         expected.flush_any = k / 8 + 1 + 1; // lines with words of pages 1 to k
-        expected.flush_data = 1;            // list and line: nothing but a branch in these domains
         expected.fence = 4;                 // J1, J2, J4, J3
         EXPECT_EQ(faults.take(), expected) << k;
     }

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What does a commit cost on a disk?
+ *
+ *   write/1K       1 KiB at random places of a file, each write a commit: libato, beside the floor
+ *   threads/1K     the same by 8 threads, on pages of their own, beside one thread
+ *   processes/1K   the same by 8 processes, beside one
+ *   tx/32x256      256 bytes in each of 32 pages, as one transaction: libato, libpmemobj, beside the floor
+ *
+ * The floor appends as many bytes to a file of 16 MiB, which was filled with zeros, and calls fdatasync(): it is durable, and neither
+ * atomic nor in its place. `ns` is of a commit, so with 8 threads an eighth of the time between two commits of one of them. `flushes` and
+ * `kib`: of the block device below the folder, a commit, whoever asked for them. Checkpoints are in the times where they fall.
+ */
+#include "measure.h"
+#include "pmemobj.h"
+
+#include <algorithm>
+#include <ato.h>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <pthread.h>
+#include <random>
+#include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+using bench::Case;
+using bench::fail;
+using bench::settings;
+using bench::Values;
+
+constexpr size_t PAGE = 4096, WRITE = 1024, PART = 256, PAGES = 32, MANY = 8;
+constexpr uint64_t RING = 16 << 20;
+
+char source[WRITE];
+
+/* ---- the disk ---- */
+
+struct Disk {
+    double kib = 0, flushes = 0;
+};
+
+/* Counters of the block device that the folder is on; zeros if it is on none. */
+Disk disk()
+{
+    struct stat st;
+    if (stat(bench::folder().c_str(), &st) != 0)
+        fail("cannot stat %s: %s", bench::folder().c_str(), std::strerror(errno));
+    std::ifstream in("/sys/dev/block/" + std::to_string(major(st.st_dev)) + ":" +
+                     std::to_string(minor(st.st_dev)) + "/stat");
+    std::vector<double> fields;
+    for (double value; in >> value;)
+        fields.push_back(value);
+    Disk d;
+    if (fields.size() >= 7)
+        d.kib = fields[6] / 2; /* sectors of 512 bytes written */
+    if (fields.size() >= 16)
+        d.flushes = fields[15];
+    return d;
+}
+
+int make_file(const char *name, uint64_t bytes)
+{
+    const std::string path = bench::folder() + "/" + name;
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const std::vector<char> zeros(1 << 20);
+    for (uint64_t at = 0; fd >= 0 && at < bytes; at += zeros.size())
+        if (pwrite(fd, zeros.data(), zeros.size(), static_cast<off_t>(at)) < 0)
+            fail("cannot write %s: %s", path.c_str(), std::strerror(errno));
+    if (fd < 0 || fsync(fd) != 0)
+        fail("cannot make %s: %s", path.c_str(), std::strerror(errno));
+    return fd;
+}
+
+/* ---- the floor ---- */
+
+class Floor
+{
+  public:
+    Floor() : fd_(make_file("floor", RING))
+    {
+    }
+
+    ~Floor()
+    {
+        close(fd_);
+    }
+
+    Floor(const Floor &) = delete;
+    Floor &operator=(const Floor &) = delete;
+
+    void commit(size_t bytes)
+    {
+        static const std::vector<char> from(1 << 16, 'x');
+        if (at_ + bytes > RING)
+            at_ = 0;
+        if (pwrite(fd_, from.data(), bytes, static_cast<off_t>(at_)) < 0 || fdatasync(fd_) != 0)
+            fail("the floor: %s", std::strerror(errno));
+        at_ += bytes;
+    }
+
+  private:
+    int fd_;
+    uint64_t at_ = 0;
+};
+
+/* ---- libato ---- */
+
+class File
+{
+  public:
+    File() : fd_(make_file("file", settings.file_bytes()))
+    {
+        map();
+    }
+
+    ~File()
+    {
+        unmap();
+        close(fd_);
+    }
+
+    File(const File &) = delete;
+    File &operator=(const File &) = delete;
+
+    void map()
+    {
+        ato_options o{};
+        o.struct_size = sizeof(o);
+        o.domain = ATO_DOMAIN_MSYNC;
+        void *at = ato_mmap_opt(settings.file_bytes(), fd_, 0, &o);
+        if (at == MAP_FAILED)
+            fail("ato_mmap: %s", ato_errormsg());
+        base_ = static_cast<char *>(at);
+    }
+
+    void unmap()
+    {
+        if (ato_munmap(base_, settings.file_bytes(), ATO_UNMAP_FAST) != 0)
+            fail("ato_munmap: %s", ato_errormsg());
+    }
+
+    /* `n` writes to pages whose number, modulo MANY, is `lane`. */
+    void write(size_t n, size_t lane, std::minstd_rand &random) const
+    {
+        const uint64_t groups = settings.file_bytes() / PAGE / MANY;
+        for (size_t i = 0; i < n; i++) {
+            const uint64_t page = random() % groups * MANY + lane;
+            if (!ato_memcpy(base_ + page * PAGE + random() % 4 * WRITE, source, WRITE))
+                fail("ato_memcpy: %s", ato_errormsg());
+        }
+    }
+
+    void transact(size_t n, std::minstd_rand &random) const
+    {
+        for (size_t i = 0; i < n; i++) {
+            ato_tx *tx = ato_tx_begin(0);
+            for (size_t k = 0; tx && k < PAGES; k++) {
+                char *const to = base_ + random() % (settings.file_bytes() / PAGE) * PAGE;
+                if (!ato_tx_memcpy(tx, to, source, PART, 0))
+                    fail("ato_tx_memcpy: %s", ato_errormsg());
+            }
+            if (!tx || ato_tx_commit(tx) != 0)
+                fail("ato_tx_commit: %s", ato_errormsg());
+        }
+    }
+
+  private:
+    int fd_;
+    char *base_ = nullptr;
+};
+
+std::unique_ptr<File> file;
+std::unique_ptr<Floor> floor_side;
+std::minstd_rand dice(1);
+
+/* ---- many ---- */
+
+void write_by_threads(size_t n)
+{
+    std::vector<std::thread> all;
+    for (size_t lane = 0; lane < MANY; lane++)
+        all.emplace_back([n, lane, seed = dice()] {
+            std::minstd_rand random(seed);
+            file->write(n / MANY, lane, random);
+        });
+    for (std::thread &t : all)
+        t.join();
+}
+
+/* Eight processes that have the file mapped, and sleep between rounds. */
+class Herd
+{
+  public:
+    Herd()
+    {
+        void *shared =
+            mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED)
+            fail("mmap: %s", std::strerror(errno));
+        board_ = new (shared) Board();
+        pthread_barrierattr_t a;
+        pthread_barrierattr_init(&a);
+        pthread_barrierattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+        pthread_barrier_init(&board_->barrier, &a, MANY + 1);
+        for (size_t lane = 0; lane < MANY; lane++)
+            if ((pids_[lane] = fork()) == 0)
+                live(lane);
+        pthread_barrier_wait(&board_->barrier); /* all have mapped the file */
+    }
+
+    ~Herd()
+    {
+        write(0);
+        for (pid_t pid : pids_)
+            waitpid(pid, nullptr, 0);
+        munmap(board_, sizeof(Board));
+    }
+
+    Herd(const Herd &) = delete;
+    Herd &operator=(const Herd &) = delete;
+
+    void write(size_t n)
+    {
+        board_->each = n / MANY;
+        pthread_barrier_wait(&board_->barrier);
+        pthread_barrier_wait(&board_->barrier);
+    }
+
+  private:
+    struct Board {
+        pthread_barrier_t barrier;
+        size_t each = 0;
+    };
+
+    [[noreturn]] void live(size_t lane)
+    {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        file->map();
+        std::minstd_rand random(static_cast<unsigned>(lane) + 77);
+        pthread_barrier_wait(&board_->barrier);
+        for (bool goes_on = true; goes_on;) {
+            pthread_barrier_wait(&board_->barrier);
+            goes_on = board_->each > 0;
+            file->write(board_->each, lane, random);
+            pthread_barrier_wait(&board_->barrier);
+        }
+        file->unmap();
+        _exit(0);
+    }
+
+    Board *board_;
+    pid_t pids_[MANY];
+};
+
+/* ---- the cases ---- */
+
+struct Side {
+    std::string name, promise;
+    std::function<void(size_t)> commit; /* so many times */
+};
+
+/* `share`: of a batch, one commit in so many is made. */
+Case make_case(const char *name, const std::vector<Side> &sides, std::vector<bench::Goal> goals,
+               uint64_t share = 1)
+{
+    Case c;
+    c.name = name;
+    for (const Side &s : sides)
+        c.sides.push_back(s.name);
+    c.goals = std::move(goals);
+    c.promise = [sides](const std::string &side) {
+        for (const Side &s : sides)
+            if (s.name == side)
+                return s.promise;
+        return std::string();
+    };
+    c.repeat = [sides, share] {
+        if (!file) {
+            file = std::make_unique<File>();
+            floor_side = std::make_unique<Floor>();
+        }
+        bench::Medians medians;
+        const uint64_t commits = std::max<uint64_t>(settings.batch / share, 1);
+        const auto ops = static_cast<double>(commits);
+        std::vector<Values> values = bench::interleave(
+            sides.size(), settings.rounds(), [] {},
+            [&](size_t side) {
+                const Disk before = disk();
+                const double ns = bench::ns_of([&] { sides[side].commit(commits); });
+                const Disk after = disk();
+                medians.add(side, "kib", (after.kib - before.kib) / ops);
+                medians.add(side, "flushes", (after.flushes - before.flushes) / ops);
+                return ns / ops;
+            });
+        std::vector<Values> others = medians.medians(sides.size());
+        for (size_t i = 0; i < sides.size(); i++)
+            values[i].insert(others[i].begin(), others[i].end());
+        return values;
+    };
+    return c;
+}
+
+const std::string DURABLE = "durable, not atomic", BOTH = "atomic and durable";
+
+std::vector<Case> cases()
+{
+    const Side floor = {"floor", DURABLE, [](size_t n) {
+                            while (n--)
+                                floor_side->commit(WRITE);
+                        }};
+    const Side one = {"libato", BOTH, [](size_t n) { file->write(n, 0, dice); }};
+    const Side threads = {"8threads", BOTH, write_by_threads};
+    const Side processes = {"8processes", BOTH, [](size_t n) {
+                                static auto *const herd = new Herd();
+                                herd->write(n);
+                                (void)herd;
+                            }};
+    const Side floor_tx = {"floor", DURABLE, [](size_t n) {
+                               while (n--)
+                                   floor_side->commit(PAGES * PART);
+                           }};
+    const Side tx = {"libato", BOTH, [](size_t n) { file->transact(n, dice); }};
+    const Side pmemobj = {"libpmemobj", BOTH, [](size_t n) {
+                              static const auto pool = bench::make_pmemobj(settings.file_bytes());
+                              while (n--) {
+                                  bench::Write parts[PAGES];
+                                  for (bench::Write &w : parts)
+                                      w = {dice() % (settings.file_bytes() / PAGE) * PAGE, PART, 0};
+                                  pool->write_at_once(source, parts, PAGES);
+                              }
+                          }};
+    return {make_case("write/1K", {floor, one}, {{"libato", "ratio", 1 / 0.95}}),
+            make_case("threads/1K", {one, threads}, {{"8threads", "ratio", 1 / 4.0}}),
+            make_case("processes/1K", {one, processes}, {{"8processes", "ratio", 1 / 3.0}}),
+            make_case("tx/32x256", {floor_tx, tx, pmemobj}, {{"libato", "ratio", 1 / 0.9}}, 20)};
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    bench::Program program = {"Commits on a disk.",
+                              {64, 2000, 400},
+                              [] { return settings.file_bytes() * 3 + (64ull << 20); },
+                              cases,
+                              [] {
+                                  file.reset();
+                                  floor_side.reset();
+                              }};
+    program.defaults.dir = ".";
+    program.forces_pmem = false; /* libpmemobj calls msync() on a disk */
+    return bench::run(argc, argv, program);
+}
