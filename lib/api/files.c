@@ -388,8 +388,9 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     }
     l->entered = f->shared.header->entered;
     /* Another program overwrote the file, or gave it another length: what the log has is kept beside it. */
-    if (f->logged && (guard_check(&f->pairing, &f->pairing.record.guard, f->pairing.size) < 0 ||
-                      growth_check(&f->pairing) < 0)) {
+    if (f->logged && !log_is_empty(f) &&
+        (guard_check(&f->pairing, &f->pairing.record.guard, f->pairing.size) < 0 ||
+         growth_check(&f->pairing) < 0)) {
         l->doubt = !l->plain;
         return l->plain ? -1 : 0;
     }

@@ -146,7 +146,7 @@ static int find_away(const struct file *f, uint64_t *page, uint64_t last, uint64
 int deploy_range(struct file *f, uint64_t first, uint64_t last)
 {
     if (f->logged)
-        return log_checkpoint(f);
+        return !log_is_empty(f) && growth_check(&f->pairing) < 0 ? -1 : log_checkpoint(f);
     uint64_t *found HEAP = malloc(2 * CHUNK_PAGES * sizeof(*found));
     if (!found)
         return report_error(ENOMEM, "no memory to deploy %s", f->pairing.path);

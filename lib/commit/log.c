@@ -33,10 +33,12 @@ int log_attach(struct file *f)
 
 /* ---- durable ---- */
 
-/* Another program may have cut the log, and with it the header or records. Returns 0; -1 with EIO and the file poisoned. */
+/* Another program may have cut the log, and with it the header or records. A length that cannot be found is no proof of that. Returns 0;
+ * -1 with EIO and the file poisoned. */
 static int check_length(struct file *f)
 {
-    if (fsops_length(f->pairing.reflection) >= (off_t)(LOG_RING_AT + log_of(f)->capacity))
+    const off_t is = fsops_length(f->pairing.reflection);
+    if (is < 0 || is >= (off_t)(LOG_RING_AT + log_of(f)->capacity))
         return 0;
     file_poison(f);
     return file_say_poisoned(f);
@@ -116,6 +118,11 @@ static void put(struct writer *w, const void *bytes, size_t n)
     w->used += n;
 }
 
+static int say_unwritten(const struct file *f)
+{
+    return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
+}
+
 /* Writes the record of a commit at the tail. */
 static int write_record(const struct commit *c, struct log_record *r)
 {
@@ -152,7 +159,7 @@ static int write_record(const struct commit *c, struct log_record *r)
         memcpy(buffer, r, sizeof(*r));
     flush(&w);
     w.failed |= !is_short && log_write(&log, l->tail, r, sizeof(*r)) < 0;
-    return w.failed ? report_errno(errno, "cannot write to the log of %s", f->pairing.path) : 0;
+    return w.failed ? say_unwritten(f) : 0;
 }
 
 /* Where the calling thread counts the records that it has appended: begun and over as in under_way.h. But while one is begun the thread
@@ -237,8 +244,10 @@ static int check(struct file *f, uint64_t tail)
         file_flush_word(f, (uint64_t *)(uintptr_t)words) < 0)
         return -1;
     log.header.start = tail;
+    /* After an error either header may hold, and both are right: the space before the new start is not used again until a later
+     * checkpoint has written its header, to the same copy. */
     if (log_write_header(&log) < 0)
-        return file_in_doubt(f, in_log);
+        return say_unwritten(f);
     if (file_fdatasync(f, log.fd, in_log) < 0)
         return -1;
     l->edition = log.header.edition;
@@ -259,7 +268,7 @@ static int lengthen(struct file *f, uint64_t capacity)
                             (unsigned long long)capacity);
     log.header.capacity = capacity;
     if (log_clear(&log, was, capacity - was) < 0)
-        return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
+        return say_unwritten(f);
     /* explorer: drop fsync survives: it is for speed alone: the syncs of later commits find nothing but bytes to write. */
     if (file_fdatasync(f, log.fd, in_log) < 0)
         return -1;
@@ -273,13 +282,16 @@ static int lengthen(struct file *f, uint64_t capacity)
                                          .origin = l->tail,
                                          .start = l->tail};
         /* Durable with the next record. The header before it says the same of an empty log. */
-        if (log_write_header(&log) < 0)
-            r = file_in_doubt(f, in_log);
-    }
-    if (r == 0) {
-        l->edition = log.header.edition;
-        l->origin = l->tail;
-        l->capacity = capacity;
+        if (log_write_header(&log) == 0) {
+            l->edition = log.header.edition;
+            l->origin = l->tail;
+            l->capacity = capacity;
+        } else {
+            r = say_unwritten(f);
+            /* The log may have it nevertheless. Then records have other places. */
+            if (file_load_log(f) < 0)
+                r = file_in_doubt(f, in_log);
+        }
     }
     page_release(&l->appending);
     return r;
@@ -326,6 +338,13 @@ static int checkpoint(struct file *f, uint64_t record)
     const int r = fits ? 0 : checkpoint_held(f, record);
     page_release(&l->checking);
     return r;
+}
+
+bool log_is_empty(const struct file *f)
+{
+    const struct shared_log *l = log_of(f);
+    return __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE) ==
+           __atomic_load_n(&l->start, __ATOMIC_ACQUIRE);
 }
 
 int log_checkpoint(struct file *f)

@@ -26,8 +26,11 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices);
 /* The first process: reads the header of the log into shared memory. Returns 0; -1 with errno. */
 int log_attach(struct file *f);
 
+/* The file itself has all that is committed, durably. */
+bool log_is_empty(const struct file *f);
+
 /* Brings all that is committed to the file, durably: the log is empty then, unless others commit meanwhile. The caller is in no commit.
- * Returns 0; -1 with EIO and the file poisoned, or with an error of takeover(). */
+ * Returns 0; -1 with EIO and the file poisoned, or with another error: then nothing has changed. */
 int log_checkpoint(struct file *f);
 
 #endif

@@ -263,20 +263,21 @@ static void release(struct dead *p)
 
 /* ---- all of it ---- */
 
-/* Returns 0; -1 with ESTALE: the manifest is not the one any more that the file was mapped with. */
+/* Returns 0; -1 with ESTALE: the manifest is not the one any more that the file was mapped with; or with another error. */
 static int check_manifest(const struct pairing *pr)
 {
     struct manifest_record is;
     const int named = folder_names(&pr->folder, pr->names.manifest, pr->lock);
-    if (named > 0 && area_read(pr->lock, &is, NULL, NULL) == MANIFEST_VALID &&
-        memcmp(is.id, pr->record.id, sizeof(is.id)) == 0 && is.state == MANIFEST_IN_USE)
+    const int found = named < 0 ? -1 : area_read(pr->lock, &is, NULL, NULL);
+    if (found < 0)
+        return named < 0 ? -1 : report_errno(errno, "cannot read the manifest of %s", pr->path);
+    if (named && found == MANIFEST_VALID && memcmp(is.id, pr->record.id, sizeof(is.id)) == 0 &&
+        is.state == MANIFEST_IN_USE)
         return 0;
-    return named < 0 ? -1
-                     : report_error(ESTALE,
-                                    "the manifest of %s was removed or overwritten by another "
-                                    "program while the file was mapped: what a dead process held "
-                                    "stays held. %s",
-                                    pr->path, pairing_way_out(pr));
+    return report_error(ESTALE,
+                        "the manifest of %s was removed or overwritten by another program while "
+                        "the file was mapped: what a dead process held stays held. %s",
+                        pr->path, pairing_way_out(pr));
 }
 
 /* With the attach lock. */
@@ -332,9 +333,11 @@ int takeover(struct file *f, uint32_t holder)
     int r = check_manifest(pr);
     if (r == 0 && attach_is_dead(f, holder)) /* or another process has done it */
         r = recover(&p);
-    KEEP_ERRNO();
-    replay_close(&p.media);
-    free(p.pages);
+    {
+        KEEP_ERRNO();
+        replay_close(&p.media);
+        free(p.pages);
+    }
     return attach_unlock(f) < 0 ? -1 : r;
 }
 

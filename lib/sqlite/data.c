@@ -243,6 +243,17 @@ int data_begin_below(struct connection *c, int code)
     return SQLITE_OK;
 }
 
+/* A file that is mapped is made longer by libato. The new bytes have to be in the file, not in its reflection. */
+static int lengthen_below(const struct connection *c, sqlite3_int64 end)
+{
+    char *view = c->pending.view;
+    const sqlite3_int64 before = view ? ato_size(view) : end;
+    return before >= end || (ato_ftruncate(view, end) == 0 &&
+                             ato_deploy(view + before, (size_t)(end - before)) == 0)
+               ? SQLITE_OK
+               : failed(c, SQLITE_IOERR_WRITE, "cannot write to");
+}
+
 /* A piece of a file that differs from what is committed. */
 struct piece {
     sqlite3_int64 offset;
@@ -295,6 +306,8 @@ int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool d
     }
     if (r == SQLITE_OK && (r = put_journal(journal, is_staged)) == SQLITE_OK)
         c->rollback = JOURNAL_ON_DISK;
+    if (r == SQLITE_OK && bytes)
+        r = lengthen_below(c, size);
     for (size_t at = 0; r == SQLITE_OK && at < bytes; at += sizeof(p)) {
         memcpy(&p, pieces + at, sizeof(p));
         r = data_write(c, p.bytes, p.n, p.offset);
@@ -368,12 +381,9 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
     r = data_begin_below(c, SQLITE_IOERR_WRITE);
     if (r != SQLITE_OK)
         return r;
-    /* A file that is mapped is made longer by libato. The new bytes have to be in the file, not in its reflection. */
-    char *view = c->pending.view;
-    const sqlite3_int64 end = offset + n, before = view ? ato_size(view) : end;
-    if (before < end &&
-        (ato_ftruncate(view, end) < 0 || ato_deploy(view + before, (size_t)(end - before)) < 0))
-        return failed(c, SQLITE_IOERR_WRITE, "cannot write to");
+    r = lengthen_below(c, offset + n);
+    if (r != SQLITE_OK)
+        return r;
     if (offset == 0 && n >= MASK_HEADER)
         c->counter = mask_counter(from); /* as stage() */
     return c->below->xWrite(c->file, from, n, offset);
@@ -410,8 +420,13 @@ int data_expect(struct connection *c, sqlite3_int64 size)
     int r = data_length(c, &now);
     if (r != SQLITE_OK || size <= now)
         return r;
-    if (c->chunk || !stages(c))
-        return c->chunk ? data_resize(c, size) : SQLITE_OK;
+    if (c->chunk)
+        return data_resize(c, size);
+    if (!stages(c)) {
+        /* One growth, and not one for each page: it takes syncs on a disk. */
+        r = data_begin_below(c, SQLITE_IOERR_WRITE);
+        return r == SQLITE_OK ? lengthen_below(c, size) : r;
+    }
     r = begin_to_stage(c, SQLITE_IOERR_WRITE);
     if (r == SQLITE_OK && pending_hint(&c->pending, size) < 0)
         r = failed(c, SQLITE_IOERR_WRITE, "cannot change the size of");

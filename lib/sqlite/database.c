@@ -119,22 +119,27 @@ static char *folder_of(const struct connection *c, const char *rest)
     return n < 0 ? NULL : folder;
 }
 
+bool database_is_paired(const struct connection *c)
+{
+    char manifest[32];
+    if (fgetxattr(c->db->fd, "user.ato", NULL, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP))
+        return true;
+    if (errno == ENODATA)
+        return false;
+    /* libato finds a reflection by the name of its manifest */
+    (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
+    char *name = folder_of(c, manifest);
+    const bool has =
+        !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
+    free(name);
+    return has;
+}
+
 bool database_needs_view(const struct connection *c)
 {
-    const int fd = c->db->fd;
-    char header[MASK_HEADER], manifest[32];
-    if (fgetxattr(fd, "user.ato", NULL, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP))
-        return true;
-    if (errno == ENOTSUP) { /* libato finds a reflection by the name of its manifest */
-        (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
-        char *name = folder_of(c, manifest);
-        const bool has =
-            !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
-        free(name);
-        if (has)
-            return true;
-    }
-    return pread(fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header);
+    char header[MASK_HEADER];
+    return database_is_paired(c) ||
+           (pread(c->db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
 }
 
 /* How long what was seen of the file counts. */

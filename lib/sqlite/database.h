@@ -81,7 +81,10 @@ bool database_unmap(struct connection *c, bool makes_plain);
  * logged. */
 void database_close(struct connection *c);
 
-/* Returns whether only libato can tell the content: the file has a reflection, or it is not known whether it has one. */
+/* Returns whether the file has a reflection or a log, or it is not known whether it has one. */
+bool database_is_paired(const struct connection *c);
+
+/* Returns whether only libato can tell the content: it is paired, or has a mask. */
 bool database_needs_view(const struct connection *c);
 
 /* To be called before RESERVED of a database that is not mapped yet. Returns SQLITE_OK; or SQLITE_READONLY_DIRECTORY, if the process may

@@ -66,11 +66,28 @@ static void look_for_wal(struct connection *c, const char *header)
         locks_set(&c->db->locks, LOCKS_WAL, true);
 }
 
+/* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are in
+ * the reflection of the original. */
+static int fault_of_copy(const struct connection *c)
+{
+    return fault(SQLITE_CANTOPEN,
+                 "%s: this is a copy of a database that was not plain, so that pages may be "
+                 "outdated or missing: copy it again when the original is closed, or open it "
+                 "with prefer=file to use it as it is",
+                 c->name);
+}
+
 int share_memory_map(struct connection *c, bool is_first)
 {
     struct database *db = c->db;
     char header[MASK_HEADER] = {0};
     struct ato_stat st = {.struct_size = sizeof(st)};
+    const bool is_known = !is_first && db->writable; /* another process knows the guard */
+    const bool uses_copy = c->wants.prefer == ATO_PREFER_FILE && c->writable;
+    const bool is_paired = db->view || database_is_paired(c);
+    /* Before the map, which would pair it. */
+    if (!is_known && !is_paired && !uses_copy && database_needs_view(c))
+        return fault_of_copy(c);
     if (database_map(c) < 0)
         return database_fault_of_map(c, SQLITE_CANTOPEN);
     if (ato_settle(db->view) < 0)
@@ -78,16 +95,11 @@ int share_memory_map(struct connection *c, bool is_first)
     if (mask_read(db->view, database_length(db), header) < 0 || ato_stat(db->view, &st) < 0)
         return fault_of_libato(SQLITE_IOERR_READ, "cannot read the header of", c->name);
     const bool is_masked = mask_is_on(header);
-    const bool lacks_guard = is_masked && !st.guard_bytes && (is_first || !db->writable);
-    /* A masked file without a guard and a reflection of its own is a copy of a database that was not plain: the pages that it lacks are
-     * in the reflection of the original. */
-    const bool is_copy = lacks_guard && !st.slices_in_reflection;
-    if (is_copy && (c->wants.prefer != ATO_PREFER_FILE || !c->writable))
-        return fault(SQLITE_CANTOPEN,
-                     "%s: this is a copy of a database that was not plain, so that pages may be "
-                     "outdated or missing: copy it again when the original is closed, or open it "
-                     "with prefer=file to use it as it is",
-                     c->name);
+    const bool lacks_guard = is_masked && !st.guard_bytes && !is_known;
+    /* With a log that was there it is no copy: a transaction that was killed has ended the guard. */
+    if (lacks_guard && !st.slices_in_reflection && !(is_paired && st.format == ATO_FORMAT_LOG) &&
+        !uses_copy)
+        return fault_of_copy(c);
     if (lacks_guard && db->writable && mask_set_plain(db->view, header) < 0)
         return fault_of_libato(SQLITE_IOERR_LOCK, "cannot set the guard of", c->name);
     mask_uncover(header);

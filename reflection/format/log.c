@@ -128,10 +128,11 @@ int log_write_header(struct log_file *log)
     h->version = LOG_VERSION;
     h->edition++;
     h->checksum = header_checksum(h);
-    return fsops->pwrite(log->fd, h, sizeof(*h), (off_t)(h->edition % 2 * LOG_COPY_AT)) ==
-                   sizeof(*h)
-               ? 0
-               : -1;
+    const ssize_t done =
+        fsops->pwrite(log->fd, h, sizeof(*h), (off_t)(h->edition % 2 * LOG_COPY_AT));
+    if (done >= 0 && done < (ssize_t)sizeof(*h))
+        errno = EIO;
+    return done == sizeof(*h) ? 0 : -1;
 }
 
 /* ---- records ---- */

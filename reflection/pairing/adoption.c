@@ -242,14 +242,17 @@ static int check_reflection(struct pairing *pr, const struct pairing_wish *wish,
 
 /* Returns 0 if the file has the attribute, or need not have it; 1 if it is to be set: a birth was cut before that, and nothing is
  * stored; or a reunion, before its last step; or it was taken away, and the reflection is preferred; -1 with ESTALE if it was taken
- * away. */
+ * away, or another errno. */
 static int look_for_attribute(const struct pairing *pr, const struct pairing_wish *wish)
 {
     struct attribute a;
     if (pr->orphan || !pr->has_attributes)
         return 0;
-    if (attribute_read(pr->original, pr->path, &a) == ATTRIBUTE_FOUND)
+    const enum attribute_finding attribute = attribute_read(pr->original, pr->path, &a);
+    if (attribute == ATTRIBUTE_FOUND)
         return a.inode != pr->identity.inode;
+    if (attribute == ATTRIBUTE_BAD)
+        return -1;
     const int holds = meta_holds_slices(&pr->folder, pr->identity.inode);
     return holds < 0 || (holds && prefer(pr, wish, "its attribute user.ato was taken away") < 0)
                ? -1

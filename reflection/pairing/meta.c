@@ -110,6 +110,15 @@ int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
                : meta_find(reflection, LAYOUT_DENSE, layout_pages(size), UINT64_MAX, page, 1);
 }
 
+/* If the manifest does not tell the format: a log is known by its header, which a birth that was cut may have left. All others are
+ * taken for dense; a sparse one that was ever written to seems to hold slices then. Returns a LAYOUT_; -1 with errno. */
+static int guess_format(int fd)
+{
+    struct log_file log;
+    const int is_log = log_is_possible() ? log_open(&log, fd) : 0;
+    return is_log < 0 ? -1 : is_log ? LAYOUT_LOG : LAYOUT_DENSE;
+}
+
 int meta_holds_slices(const struct folder *f, uint64_t number)
 {
     const struct pairing_names n = pairing_names(number);
@@ -119,11 +128,12 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     uint64_t page;
     struct manifest_record r;
     const int found = fd < 0 ? -1 : area_read_at(f, n.manifest, &r);
-    /* If the manifest does not tell, dense: then a sparse reflection that was ever written to seems to hold slices. */
-    const uint32_t format = found == MANIFEST_VALID ? r.format : (uint32_t)LAYOUT_DENSE;
-    int result = fd < 0 || (found < 0 && errno != ENOENT) ? -1
-                 : format == LAYOUT_LOG                   ? log_holds_records(fd)
-                                        : meta_find(fd, format, 0, UINT64_MAX, &page, 1);
+    const int format = fd < 0 || (found < 0 && errno != ENOENT) ? -1
+                       : found == MANIFEST_VALID                ? (int)r.format
+                                                                : guess_format(fd);
+    int result = format < 0             ? -1
+                 : format == LAYOUT_LOG ? log_holds_records(fd)
+                                        : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

@@ -127,7 +127,7 @@ def layout_table():
 
 def record(sequence, state, known, clean=(0, 0, 0), boot=bytes(16), shm=0):
     head = b'AMANFEST'
-    head += struct.pack('<II', 3, 0)                      # version, format dense
+    head += struct.pack('<II', 3, 3)                      # version, format log
     head += struct.pack('<II', 3, state)                  # domain msync
     head += struct.pack('<Q', sequence)
     head += bytes(range(16))                              # id
@@ -246,6 +246,66 @@ def reflection(form=DENSE):
     return bytes(o[:SIZE]), bytes(r)
 
 
+# ---- the same writes, in a log ------------------------------------------------------------------
+
+RING, SALT = 8192, 0x0123456789ABCDEF
+
+
+def crc32c(data):
+    crc = MASK >> 32
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ MASK >> 32
+
+
+def with_sum(data, at):
+    return data[:at] + struct.pack('<I', crc32c(data)) + data[at + 4:]
+
+
+def log_header(edition, start):
+    return with_sum(b'ATOLOG\0\0' + struct.pack('<IIQQQQQ', 1, 0, edition, SALT, RING, 0, start), 12)
+
+
+def log_record(position, o, first, last):
+    """Of the slices from the first to the last of the file."""
+    bits = {}
+    for s in range(first, last + 1):
+        bits[s // 64] = bits.get(s // 64, 0) | 1 << s % 64
+    table = b''.join(struct.pack('<QQ', page, which) for page, which in bits.items())
+    body = table + bytes(-len(table) % 64) + bytes(o[first * SLICE:(last + 1) * SLICE])
+    # Some say the size of the file, which is as it was.
+    size = SIZE if first % 2 else MASK
+    head = b'ATOREC\0\0' + struct.pack('<QQQQQIIQ', SALT, position, 64 + len(body), len(bits), size, 0, 0, 0)
+    return with_sum(head + body, 48)
+
+
+def log():
+    """Of a process that died: its records go around the end of the ring, and the last one is torn."""
+    o = original() + bytes(-SIZE % SLICE)
+    start = position = RING - 1024
+    ring = bytearray(RING)
+
+    def append(record):
+        for k, byte in enumerate(record):
+            ring[(position + k) % RING] = byte
+
+    for i, (at, n) in enumerate(WRITES):
+        o[at:at + n] = data(i, n)
+        record = log_record(position, o, at // SLICE, (at + n - 1) // SLICE)
+        append(record)
+        position += len(record)
+    torn = bytearray(log_record(position, bytes(len(o)), 64, 70))
+    torn[200] ^= 1
+    append(torn)
+    assert position + len(torn) - start <= RING
+    image = bytearray(PAGE) + ring
+    image[0:56] = log_header(6, start - 64 * 9)
+    image[512:512 + 56] = log_header(7, start)
+    return bytes(image)
+
+
 def writes_table():
     lines = ['# original <bytes>', f'original {SIZE}', '# write <offset> <bytes>, in this order']
     lines += [f'write {at} {n}' for at, n in WRITES]
@@ -272,6 +332,7 @@ def main():
         'area.golden': dump(area()),
         'writes.golden': writes_table(),
         'reflection.golden': dump(r),
+        'log.golden': dump(log()),
         'sparse.golden': dump(reflection(SPARSE)[1]),
         'original.golden': '# what differs from the original as it was\n' + dump(o, original()),
     }

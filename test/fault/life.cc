@@ -210,8 +210,10 @@ static void expect_lanes_free(World &w)
 
 static bool may_leave_doubt(const Fault *fault)
 {
-    return fault &&
-           (strcmp(fault->call.name, "fsync") == 0 || strcmp(fault->call.name, "msync") == 0);
+    static const char *const syncs[] = {"fdatasync", "fsync", "msync"};
+    return fault && std::any_of(std::begin(syncs), std::end(syncs), [&](const char *name) {
+               return strcmp(fault->call.name, name) == 0;
+           });
 }
 
 // No call is under way: no thread holds an attach lock, and no slot belongs to a file that is not mapped. Checked through separate open files, as by another process.
@@ -261,10 +263,12 @@ static bool leave_doubt(const Scene &s, World &w, const Fault *fault, bool ok, b
     return true;
 }
 
-// A failed sync is EIO, independent of the kernel's answer: bytes without a sync may be lost.
+// A failed sync is EIO, independent of the kernel's answer: bytes without a sync may be lost. A process that cannot be asked for is
+// waited for, as one that is stopped.
 static bool fits(int error, const Fault &fault)
 {
-    return error == fault.error || (error == EIO && may_leave_doubt(&fault));
+    return error == fault.error || (error == EIO && may_leave_doubt(&fault)) ||
+           (error == ETIMEDOUT && strcmp(fault.call.name, "fcntl64 GETLK") == 0);
 }
 
 static void look_at_failure(int error, const std::string &sentence, const std::string &stale,

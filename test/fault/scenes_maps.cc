@@ -29,13 +29,6 @@ static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
                         LONG = 249 * 4096;
 
-static void another(const std::function<int()> &what, int status)
-{
-    int is = in_child(what);
-    if (is != status)
-        throw std::runtime_error("the past: status " + std::to_string(is));
-}
-
 // Slices of all kinds in the reflection; and the end of that process.
 static void store(World &w, bool unmap)
 {
@@ -60,26 +53,10 @@ static void killed(World &w)
     store(w, false);
 }
 
-// Of three words one is stored; the lane has all three.
 static void killed_in_a_commit(World &w)
 {
     killed(w);
-    Bytes three = w.news(4096 - 50, 2 * 4096, 4);
-    another(
-        [&] {
-            if (!w.map())
-                return 1;
-            PersistFaults faults;
-            int left = 3;
-            faults.before = [&](const PersistCall &c) {
-                bool flip = !strcmp(c.op, "store_word") && strstr(c.site, "commit/commit.");
-                return flip && --left == 0 ? DIE : GO_ON;
-            };
-            w.write(4096 - 50, three);
-            return 2;
-        },
-        CUT);
-    w.before = w.after;
+    killed_in_a_write(w, 4096 - 50, 2 * 4096, 3);
 }
 
 static void cut_at(const char *op, const char *name, const std::function<void()> &what)
@@ -122,21 +99,10 @@ static void cut_removal_of_a_guarded(World &w)
     });
 }
 
-// In one of more pages than a small lane takes.
+// In one of more pages than a small lane takes, and of more bytes than a new log.
 static void killed_in_a_long_commit(World &w)
 {
-    const Bytes all = w.news(100, LONG, 4);
-    another(
-        [&] {
-            PersistFaults faults;
-            if (!w.map())
-                return 1;
-            faults.die_at_flip(100);
-            w.write(100, all);
-            return 2;
-        },
-        CUT);
-    w.before = w.after;
+    killed_in_a_write(w, 100, LONG, 100);
 }
 
 // Both files are longer already, and their manifest has the old size.
@@ -286,7 +252,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapAfterAKillInALongCommit",
          MAPS,
          LONG + 4096,
-         {ATO_DOMAIN_MSYNC},
+         TWO,
          killed_in_a_long_commit,
          {},
          map,

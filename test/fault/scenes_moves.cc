@@ -8,6 +8,10 @@
 
 #include "ato_engine.h"
 
+extern "C" {
+#include "reflection/pairing/birth.h"
+}
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -22,6 +26,7 @@ using namespace support;
 
 static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
 static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
+static const std::vector<int> REFLECTED = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM};
 
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
                         MANY = 48 * 4096, LARGE = 250 * 4096; // more than a lane of a manifest
@@ -110,6 +115,26 @@ static bool map_and_write_all(World &w)
     bool ok = w.map() && w.write(100, w.news(100, LONG, 5));
     w.before = w.after;
     return ok;
+}
+
+// The log is as long as it gets by itself, and one more such write does not fit.
+static bool map_and_fill_the_log(World &w)
+{
+    birth_ring_bytes = 16 << 20;
+    bool ok = map_and_write_all(w);
+    for (size_t used = LONG; ok && used + 2 * LONG < birth_ring_bytes; used += LONG)
+        ok = w.write(100, Bytes(w.before.begin() + 100, w.before.begin() + 100 + LONG));
+    return ok;
+}
+
+// What a dead process committed is finished first. If it cannot be told that it is dead, the wait ends soon.
+static bool map_where_another_dies(World &w)
+{
+    setenv("ATO_WAIT_MS", "1000", 1);
+    if (!w.map())
+        return false;
+    killed_in_a_write(w, 4096 - 50, 2 * 4096, 3);
+    return true;
 }
 
 // One page of two has these bytes already.
@@ -250,7 +275,8 @@ static bool has_guard(World &w)
 
 static bool was_said(World &w)
 {
-    return w.said.size == BYTES && w.said.slices_in_reflection > 10;
+    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    return w.said.size == BYTES && (w.said.slices_in_reflection > 10) == !logged;
 }
 
 static bool share(World &w)
@@ -304,25 +330,29 @@ static bool write_many_by_transaction(World &w)
     return w.write(100, pattern(40 * 4096, 20));
 }
 
-static Scene reads(const char *name, bool (*ready)(World &), bool (*act)(World &))
+static Scene reads(const char *name, const std::vector<int> &domains, bool (*ready)(World &),
+                   bool (*act)(World &))
 {
-    return {name, MOVES, BYTES, TWO, stored_to, ready, act, read_right};
+    return {name, MOVES, BYTES, domains, stored_to, ready, act, read_right};
 }
 
 std::vector<Scene> scenes_of_moves()
 {
     std::vector<Scene> all = {
         write("WriteInAPage", BYTES, EVERY, map, 2 * 4096 + 10, 777),
-        write("WriteInAPageBack", BYTES, EVERY, map_and_write, 4096 + 70, 777),
-        write("WriteThatMakesTheLongLane", LARGE, TWO, map, 100, LONG),
-        write("WriteByTheLongLane", LARGE, {ATO_DOMAIN_MSYNC}, map_and_write_all, 100, LONG),
+        write("WriteInAPageBack", BYTES, REFLECTED, map_and_write, 4096 + 70, 777),
+        write("WriteThatMakesTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map, 100, LONG),
+        write("WriteByTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map_and_write_all, 100, LONG),
+        write("WriteThatMakesTheLogLonger", LARGE, {ATO_DOMAIN_MSYNC}, map_and_write, 100, LONG),
+        write("WriteThatEmptiesTheLog", LARGE, {ATO_DOMAIN_MSYNC}, map_and_fill_the_log, 100, LONG),
         write("WriteOfTheFirstTwoPages", BYTES, EVERY, map, 4096 - 300, 9000),
-        write("WriteByTheManifest", BYTES, EVERY, map_and_write, 4096 - 300, 9000),
+        write("WriteByTheManifest", BYTES, REFLECTED, map_and_write, 4096 - 300, 9000),
         write("WriteOfManyPages", MANY, EVERY, map, 100, 40 * 4096),
         write("WriteThatComesHome", BYTES, EVERY, map_and_write, 4096 - 300, 9000, ATO_EAGER),
         write("WriteOfOnePageThatComesHome", BYTES, TWO, map, 4096 + 30, 1000, ATO_EAGER),
-        write("WriteUnderThePolicyEager", BYTES, {ATO_DOMAIN_MSYNC}, map_to_write_eagerly,
-              4096 - 300, 9000),
+        write("WriteUnderThePolicyEager", BYTES, TWO, map_to_write_eagerly, 4096 - 300, 9000),
+        write("WriteAfterADeath", BYTES, {ATO_DOMAIN_MSYNC}, map_where_another_dies, 4096 + 10,
+              777),
         {"WriteOfWhatIsEqualInPart",
          MOVES,
          BYTES,
@@ -348,7 +378,7 @@ std::vector<Scene> scenes_of_moves()
         {"WriteToAHoleBack",
          MOVES,
          BYTES,
-         TWO,
+         {ATO_DOMAIN_PROCESS},
          sparse,
          to_write(map_and_write, 4096 + 70, 777, 20),
          writes(4096 + 70, 777, 20),
@@ -388,16 +418,16 @@ std::vector<Scene> scenes_of_moves()
          then(map, expect_move),
          copy_within,
          {}},
-        reads("ReadThatGathers", map, read_all),
-        reads("ReadOfPiecesThatGathers", map, read_some),
-        reads("ReadThatDeploys", map_to_read_lazily, read_all),
-        reads("ReadOfPiecesThatDeploys", map_to_read_lazily, read_some),
+        reads("ReadThatGathers", TWO, map, read_all),
+        reads("ReadOfPiecesThatGathers", TWO, map, read_some),
+        reads("ReadThatDeploys", {ATO_DOMAIN_PROCESS}, map_to_read_lazily, read_all),
+        reads("ReadOfPiecesThatDeploys", {ATO_DOMAIN_PROCESS}, map_to_read_lazily, read_some),
         {"ReadOfAHole", MOVES, BYTES, TWO, sparse, map, read_all, read_right},
-        reads("Snapshot", map, take_a_snapshot),
+        reads("Snapshot", TWO, map, take_a_snapshot),
         {"SnapshotOfAHole", MOVES, BYTES, TWO, sparse, map, take_a_snapshot, read_right},
         {"Deploy", MOVES, BYTES, EVERY, stored_to, map, deploy, is_plain},
         {"DeployOfHoles", MOVES, BYTES, TWO, sparse, map_and_write, deploy, is_plain},
-        {"Reclaim", MOVES, BYTES, EVERY, stored_to, map_to_reclaim, reclaim, {}},
+        {"Reclaim", MOVES, BYTES, REFLECTED, stored_to, map_to_reclaim, reclaim, {}},
         {"Growth", MOVES, BYTES, EVERY, {}, map_to_grow, grow, is_longer},
         {"GrowthOfAHole", MOVES, BYTES, TWO, sparse, map_to_grow, grow, is_longer},
         {"Shrink", MOVES, BYTES, EVERY, {}, map_to_shrink, shrink, is_shorter},

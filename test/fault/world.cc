@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "world.h"
 
+#include "support/child.h"
+#include "support/faults.h"
 #include "support/mapped.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <ostream>
+#include <stdexcept>
 
 #include <sys/mman.h>
 
@@ -68,6 +72,35 @@ Bytes World::news(size_t at, size_t n, unsigned seed)
     Bytes bytes = pattern(n, seed);
     std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<long>(at));
     return bytes;
+}
+
+void another(const std::function<int()> &what, int status)
+{
+    int is = in_child(what);
+    if (is != status)
+        throw std::runtime_error("the past: status " + std::to_string(is));
+}
+
+void killed_in_a_write(World &w, size_t at, size_t bytes, int n)
+{
+    const Bytes all = w.news(at, bytes, 4);
+    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    const char *op = logged ? "scatter" : "store_word",
+               *site = logged ? "commit/show." : "commit/commit.";
+    another(
+        [&] {
+            if (!w.map())
+                return 1;
+            PersistFaults faults;
+            faults.before = [&](const PersistCall &c) {
+                bool counts = !strcmp(c.op, op) && strstr(c.site, site);
+                return counts && --n == 0 ? DIE : GO_ON;
+            };
+            w.write(at, all);
+            return 2;
+        },
+        CUT);
+    w.before = w.after;
 }
 
 void PrintTo(const Scene &scene, std::ostream *out)

@@ -48,6 +48,13 @@ struct World {
     Bytes news(size_t at, size_t n, unsigned seed);
 };
 
+// Runs another process, which has to leave with this status.
+void another(const std::function<int()> &what, int status);
+
+// Another process writes new bytes and dies when the commit counts: the lane, or the log, has all pages. It dies before the n-th word is
+// stored, or the n-th page copied.
+void killed_in_a_write(World &w, size_t at, size_t bytes, int n);
+
 enum Kind {
     MAPS,   // ends with the file mapped
     MOVES,  // begins and ends so

@@ -30,6 +30,13 @@ void event(const char *name)
         teller->tell_text(Say::Event, name);
 }
 
+/* Right before a page of a commit shows what was committed. */
+void flip()
+{
+    if (words_left && --words_left == 0)
+        raise(SIGKILL);
+}
+
 /* The lower and the upper half of the slices of a mask. */
 uint64_t lower_half(uint64_t mask)
 {
@@ -43,6 +50,8 @@ void scatter(const struct persist *p, char *o, char *r, const char *src, uint64_
              uint64_t mask, bool cold)
 {
     uint64_t lower = lower_half(mask);
+    if (std::strstr(seam_site, "lib/commit/show.")) /* from a log to the file */
+        flip();
     event("scatter");
     persist_real.scatter(p, o, r, src, bitmap, lower, cold);
     event("scatter");
@@ -61,8 +70,8 @@ void copy(const struct persist *p, void *dst, const void *src, size_t n)
 
 void store_word(const struct persist *p, uint64_t *word, uint64_t value)
 {
-    if (words_left && std::strstr(seam_site, "lib/commit/commit.") && --words_left == 0)
-        raise(SIGKILL);
+    if (std::strstr(seam_site, "lib/commit/commit."))
+        flip();
     event("store_word");
     persist_real.store_word(p, word, value);
 }
@@ -128,8 +137,20 @@ const struct fsops &watched_fsops()
         WATCH(fchmod);
         WATCH(futimens);
         WATCH(fsync);
+        WATCH(fdatasync);
         WATCH(shm_unlink);
         WATCH(fallocate);
+        table.pwrite = [](int fd, const void *from, size_t n, off_t offset) {
+            const size_t half = n / 16 * 8;
+            event("pwrite");
+            const ssize_t done = half ? fsops_real.pwrite(fd, from, half, offset) : 0;
+            if (done != static_cast<ssize_t>(half))
+                return done;
+            event("pwrite");
+            const ssize_t rest = fsops_real.pwrite(fd, static_cast<const char *>(from) + half,
+                                                   n - half, offset + done);
+            return rest < 0 ? rest : done + rest;
+        };
         table.shm_open = [](const char *name, int flags, mode_t mode) {
             event("shm_open");
             teller->tell_text(Say::Object, std::string("/dev/shm") + name);

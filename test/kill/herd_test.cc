@@ -59,20 +59,24 @@ static constexpr User owner{1000, 1005}, member{1001, 1005};
 static std::vector<Case> cases()
 {
     constexpr auto memory = rig::Medium::Memory, disk = rig::Medium::Disk;
-    return {
+    std::vector<Case> all = {
         {"Pmem", {ATO_DOMAIN_PMEM, 0}, 2500},
         {"Process", {ATO_DOMAIN_PROCESS, 0}},
         {"ProcessJournal", {ATO_DOMAIN_PROCESS, ATO_NO_RTM}},
         {"Eadr", {ATO_DOMAIN_EADR, 0, 2, 2}, 1000},
         {"EadrJournal", {ATO_DOMAIN_EADR, ATO_NO_RTM}, 1000},
-        {"Msync", {ATO_DOMAIN_MSYNC, 0}, 2000},
-        {"MsyncOnDisk", {ATO_DOMAIN_MSYNC, 0, 2, 1, 1, disk}, 2000},
         {"PmemThreads", {ATO_DOMAIN_PMEM, 0, 2, 1, 3}},
         {"ProcessThreads", {ATO_DOMAIN_PROCESS, 0, 2, 1, 3}},
         {"ProcessJournalThreads", {ATO_DOMAIN_PROCESS, ATO_NO_RTM, 2, 1, 3}},
         {"TwoUsers", {ATO_DOMAIN_PMEM, 0, 3, 2, 1, memory, {owner, member}}, 2000},
         {"ReadOnly", {ATO_DOMAIN_PMEM, 0, 3, 2, 1, memory, {}, true}, 2000},
     };
+    if (!rig::is_second_round()) {
+        all.push_back({"Msync", {ATO_DOMAIN_MSYNC, 0}, 2000});
+        all.push_back({"MsyncThreads", {ATO_DOMAIN_MSYNC, 0, 2, 1, 3}, 1000});
+        all.push_back({"MsyncOnDisk", {ATO_DOMAIN_MSYNC, 0, 2, 1, 1, disk}, 2000});
+    }
+    return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Herds, testing::ValuesIn(cases()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mapped.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -14,6 +15,13 @@ bool sparse()
 {
     const char *format = getenv("ATO_FORMAT");
     return format && std::string(format) == "sparse";
+}
+
+std::vector<int> domains(std::vector<int> all)
+{
+    if (sparse())
+        all.erase(std::remove(all.begin(), all.end(), ATO_DOMAIN_MSYNC), all.end());
+    return all;
 }
 
 Environment::Environment(const char *name, const char *value)

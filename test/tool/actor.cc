@@ -39,6 +39,14 @@
 
 using namespace support;
 
+// Makes a commit visible: stores a bitmap; or copies a page of a log to the file.
+static bool flips(const PersistCall &c)
+{
+    const std::string op = c.op, site = c.site;
+    return (op == "store_word" && site.find("commit/commit.") != std::string::npos) ||
+           (op == "scatter" && site.find("commit/show.") != std::string::npos);
+}
+
 static int act(const std::string &what, const std::string &path)
 {
     const char *domain = getenv("ACTOR_DOMAIN"), *folder = getenv("ACTOR_FOLDER");
@@ -98,14 +106,17 @@ static int act(const std::string &what, const std::string &path)
                        ato_deploy(m.base, 9000) == 0;
         return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
-    if (what == "logged") // with ATO_FORMAT=log
+    if (what == "logged") // in domain msync
         return m.write(2000, pattern(9000, 3)) ? (_exit(CUT), 0) : 10;
     if (what == "large") {
         constexpr size_t MANY = 250 * 4096; // more pages than a small lane takes
         PersistFaults fault;
+        int flipped = 0;
         if (ato_ftruncate(m.base, MANY) < 0)
             return 7;
-        fault.die_at_flip(4);
+        fault.before = [&](const PersistCall &c) {
+            return flips(c) && ++flipped == 4 ? DIE : GO_ON;
+        };
         return m.write(0, pattern(MANY, 4)) ? 8 : 9;
     }
     if (what == "longer") { // the words of new pages are stored, and the size word is not
@@ -138,10 +149,14 @@ static int act(const std::string &what, const std::string &path)
             return ++words == 2 ? DIE : GO_ON;
         if (what == "growth" && strcmp(c.op, "store_word") == 0)
             return ++words == 2 ? DIE : GO_ON;
-        if (what == "commit" && strcmp(c.op, "store_word") == 0)
+        if (what == "commit" && flips(c))
             return ++words == 2 ? DIE : GO_ON;
         return GO_ON;
     };
+    if (what == "growth")
+        files.before = [](const FsCall &c) { // the record of the log
+            return strcmp(c.op, "pwrite") == 0 ? DIE : GO_ON;
+        };
     if ((what == "write" || what == "commit") && !m.write(2000, pattern(9000, 3)))
         return 3;
     if (what == "growth" && ato_ftruncate(m.base, 30000) < 0)

@@ -69,9 +69,16 @@ def folders():
 TOOL = tool_for_all()
 
 
+def of_reflections(test):
+    """Marks a case that is not there for files on a disk: they have a log."""
+    test.of_reflections = True
+    return test
+
+
 class Lab(unittest.TestCase):
     below = '/dev/shm'
     media = True  # its cases depend on the medium
+    has_log = False
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix='ato-test-', dir=self.below)
@@ -276,6 +283,7 @@ def main(names):
     places = list(folders())
     for name, kind in list(names.items()):
         if isinstance(kind, type) and issubclass(kind, Lab) and kind.media and len(places) > 1:
-            names[name + 'OnDisk'] = type(name + 'OnDisk', (kind,), {'below': places[1]})
+            none = {n: None for n in dir(kind) if hasattr(getattr(kind, n), 'of_reflections')}
+            names[name + 'OnDisk'] = type(name + 'OnDisk', (kind,), {'below': places[1], 'has_log': True, **none})
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]],
                   testRunner=Runner(stream=sys.stdout, verbosity=0))

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import lab
-from lab import ATO, NOBODY, SIZE, STATES, Lab
+from lab import ATO, NOBODY, SIZE, STATES, Lab, of_reflections
 
 
 class Info(Lab):
@@ -25,6 +25,7 @@ class Info(Lab):
         self.out('info', *paths)
         self.assertEqual(self.snapshot(), before)
 
+    @of_reflections
     def test_counts_the_slices_whose_valid_copy_is_in_the_reflection(self):
         found = self.info(self.make('fast'))
         # Bytes 3000 to 8999, and nothing before.
@@ -41,7 +42,7 @@ class Info(Lab):
         self.assertEqual(found['mapped_by'], [])
 
     def test_says_what_a_recovery_brings_into_a_file_with_a_log(self):
-        path = self.make('logged', ACTOR_DOMAIN='3', ATO_FORMAT='log')
+        path = self.make('logged', ACTOR_DOMAIN='3')
         found = self.info(path)
         self.assertEqual(found['format'], 'log')
         self.assertEqual(found['state'], 'recovery due')
@@ -52,7 +53,7 @@ class Info(Lab):
         self.assertEqual(self.info(path)['state'], 'plain')
 
     def test_says_that_a_log_has_no_valid_header(self):
-        path = self.make('logged', ACTOR_DOMAIN='3', ATO_FORMAT='log')
+        path = self.make('logged', ACTOR_DOMAIN='3')
         self.patch(self.reflection(), 0, bytes(1024))
         self.assertIn('no valid header', self.info(path)['problem'])
         self.assertIn('no valid header', self.out('check', path, status=1))
@@ -112,7 +113,7 @@ class Info(Lab):
 
     def test_counts_unfinished_commits(self):
         found = self.info(self.make('commit'))
-        self.assertEqual((found['state'], found['commits_to_finish']), ('recovery due', 1))
+        self.assertEqual((found['state'], found['commits_to_finish']), ('recovery due', 0 if self.has_log else 1))
 
     def test_shows_the_guard(self):
         self.make('guard')
@@ -166,6 +167,8 @@ class Info(Lab):
                 (4, 'info', 'Too many open files (this process'), (6, 'info', 'cannot open the reflection'),
                 (6, 'check', 'not looked at: cannot open the reflection'), (7, 'deploy', 'writing: Too many open files (this process'),
                 (7, 'reclaim', 'give space back: Too many open files'), (7, 'convert', 'writing: Too many open files')):
+            if command == 'convert' and self.has_log:
+                continue
             with self.subTest(command=command, descriptors=descriptors):
                 done = subprocess.run(['sh', '-c', f'ulimit -n {descriptors} && exec "$@"', '-', ATO, command, self.file], env=self.env,
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -269,7 +272,8 @@ class Top(Lab):
         (process,) = seen['processes']
         self.assertGreaterEqual(process['reservations'], 1)
         for key in 'writes', 'reads', 'deployed_slices', 'bytes_to_media':
-            self.assertGreater(process[key], 0, key)
+            if key != 'deployed_slices' or not self.has_log:
+                self.assertGreater(process[key], 0, key)
         self.assertGreater(process['commits_journal'] + process['commits_rtm'], 0)
 
     def test_shows_no_process_for_an_unmapped_file(self):
@@ -307,6 +311,7 @@ class Reclaim(Lab):
     def storage(self):
         return os.stat(self.reflection()).st_blocks * 512
 
+    @of_reflections
     def test_gives_back_what_is_not_needed_and_nothing_else(self):
         with open(self.make('fast', name='other'), 'rb') as other:
             self.ato('deploy', other.name)
@@ -328,6 +333,7 @@ class Reclaim(Lab):
         with open(self.file, 'rb') as f:
             self.assertEqual(f.read(), content)
 
+    @of_reflections
     def test_du_shows_the_same_space_before_and_after(self):
         def du():
             shown = subprocess.run(['du', '--block-size=1', self.reflection()], check=True, capture_output=True)
@@ -339,6 +345,7 @@ class Reclaim(Lab):
         self.assertGreaterEqual(before, 4 << 20)
         self.assertLessEqual(du(), 8 * 4096, 'two meta pages, and what the file system needs for its lists')
 
+    @of_reflections
     def test_a_mapped_file(self):
         self.make('fast')
         self.patch(self.reflection(), 4 * 4096, b'x' * 2 * 4096)
@@ -351,9 +358,8 @@ class Reclaim(Lab):
     def test_files_that_have_no_reflection_or_cannot_be_mapped(self):
         self.assertEqual(self.out('reclaim', self.make()), self.file + ': is plain\n')
         self.assertIn('none', self.err('reclaim', self.dir + '/none', status=2))
-        self.make('fast')
-        with open(self.file, 'r+b') as f:
-            f.truncate(4096)
+        self.make('write' if self.has_log else 'fast')  # a log that is unmapped holds nothing
+        os.truncate(self.file, 4096)
         before = self.storage()
         self.assertIn(self.file, self.err('reclaim', self.file, status=1))
         self.assertEqual(self.storage(), before)
@@ -365,6 +371,7 @@ class Convert(Lab):
             self.ato('deploy', other.name)
             return other.read()
 
+    @of_reflections
     def test_there_and_back(self):
         content = self.content()
         self.make('fast')
@@ -387,6 +394,7 @@ class Convert(Lab):
         with open(self.file, 'rb') as f:
             self.assertEqual(f.read(), content)
 
+    @of_reflections
     def test_the_reflection_stays_in_its_folder(self):
         folder = self.dir + '/elsewhere'
         os.mkdir(folder)
@@ -400,12 +408,21 @@ class Convert(Lab):
         self.assertIn('--to', self.err('convert', self.file, status=1))
         self.assertIn('none', self.err('convert', '--to=dense', self.dir + '/none', status=2))
         self.assertIn('is not dense|sparse', self.err('convert', '--to=auto', self.file, status=64))
+        if self.has_log:
+            self.assertIn('has a log', self.err('convert', '--to=sparse', self.file, status=1))
+            self.assertEqual(self.info(self.file)['state'], 'plain')
+            self.make('fast')
+            before = self.snapshot()
+            self.assertIn('has a log', self.err('convert', self.file, status=1))
+            self.assertEqual(self.snapshot(), before)
+            return
         self.assertEqual(self.out('convert', '--to=sparse', '--quiet', self.file), '')
         self.assertEqual(self.info(self.file)['format'], 'sparse')
         actor = self.hold(self.file)
         self.assertIn('is mapped by', self.err('convert', self.file, status=1))
         actor.end()
 
+    @of_reflections
     def test_a_kill_at_any_time(self):
         content = self.content()
         for i in range(12):

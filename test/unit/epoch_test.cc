@@ -192,6 +192,7 @@ TEST_P(Epoch, ReadersSeeWholeWrites)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Epoch,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 } // namespace

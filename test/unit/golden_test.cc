@@ -6,6 +6,7 @@
 // checksum_test.cc.)
 #include "golden.h"
 #include "lane_lab.h"
+#include "support/child.h"
 #include "support/mapped.h"
 
 extern "C" {
@@ -35,7 +36,7 @@ TEST(Golden, ManifestIsReadWithEveryField)
     ASSERT_EQ(manifest_read(image.data(), &r, &which), MANIFEST_VALID);
     EXPECT_EQ(which, 0);
     EXPECT_EQ(r.sequence, 3u);
-    EXPECT_EQ(r.format, 0u);
+    EXPECT_EQ(r.format, 3u);
     EXPECT_EQ(r.domain, 3u);
     EXPECT_EQ(r.state, unsigned(MANIFEST_CLEAN));
     for (int i = 0; i < 16; i++) {
@@ -70,6 +71,7 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     manifest_record r = {};
     int which = 1;
     r.domain = PERSIST_MSYNC;
+    r.format = LAYOUT_LOG;
     r.state = MANIFEST_IN_USE;
     for (int i = 0; i < 16; i++)
         r.id[i] = static_cast<uint8_t>(i);
@@ -166,7 +168,9 @@ class GoldenReflection : public testing::TestWithParam<int>
                             std::min<size_t>(32, changed.size() - at),
                             original.begin() + static_cast<long>(at));
             }
-        reflection = golden_image(sparse ? "sparse.golden" : "reflection.golden");
+        reflection = golden_image(sparse                         ? "sparse.golden"
+                                  : GetParam() == ATO_FORMAT_LOG ? "log.golden"
+                                                                 : "reflection.golden");
         write_file(path, before);
     }
 
@@ -215,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, GoldenReflection,
 
 TEST_P(GoldenReflection, IsWrittenByteForByte)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS}) {
         write_file(path, before);
         Mapped m(path, wish(domain));
         ASSERT_TRUE(m) << m.sentence;
@@ -247,6 +251,28 @@ TEST_P(GoldenReflection, OfAnotherWriterIsReadAndWrittenCorrectly)
         ASSERT_TRUE(m.write(at * 4096 + 70, bytes)) << m.sentence;
         std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<long>(at * 4096 + 70));
     }
+    EXPECT_TRUE(m.read() == after);
+    ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
+    EXPECT_TRUE(read_file(path) == after);
+}
+
+class GoldenLog : public GoldenReflection
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Format, GoldenLog, testing::Values(ATO_FORMAT_LOG));
+
+TEST_P(GoldenLog, OfAnotherWriterIsBroughtIntoTheFile)
+{
+    ASSERT_EQ(in_child([&] {
+                  Mapped m(path, options(ATO_DOMAIN_MSYNC));
+                  _exit(m ? CUT : 1);
+                  return 0;
+              }),
+              CUT);
+    write_file(reflection_of(path), reflection);
+    Mapped m(path, options(ATO_DOMAIN_MSYNC));
+    ASSERT_TRUE(m) << m.sentence;
     EXPECT_TRUE(m.read() == after);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);
     EXPECT_TRUE(read_file(path) == after);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include <sys/mman.h>
 
@@ -37,6 +38,12 @@ inline void store_behind(const std::string &path, uint64_t at, size_t n)
     ASSERT_NE(view, MAP_FAILED);
     std::fill_n(static_cast<char *>(view) + at, n, 'x');
     munmap(view, at + n);
+}
+
+// A log holds nothing when the file was unmapped: then another program may give the file any length.
+inline bool has_log(int domain)
+{
+    return domain == ATO_DOMAIN_MSYNC;
 }
 
 class Growth : public testing::TestWithParam<int>
@@ -100,18 +107,39 @@ int cut_growth(const std::string &path, const ato_options &wish, const Bytes &co
     return status;
 }
 
-// The index of the file system call before which both files have their new length, and the size
-// word is not stored yet.
-inline long last_sync()
+// The index of the file system call before which the files have their new length, and neither the size
+// word nor a record of the log says it yet.
+inline long last_before_size(int domain)
 {
     TempDir dir;
     write_file(dir / "file", pattern(SIZE, 1));
-    Mapped m(dir / "file", options(ATO_DOMAIN_PMEM));
+    Mapped m(dir / "file", options(domain));
     m.write(100, Bytes(100));
     FsFaults faults;
     ato_ftruncate(m.base, LONGER);
-    return static_cast<long>(faults.calls.size()) - 1;
+    return static_cast<long>(faults.calls.size()) - (faults.count("pwrite") ? 2 : 1);
 }
+
+// The k-th sync fails, from 1: a flush of memory, or of a file.
+class FailingSync
+{
+  public:
+    explicit FailingSync(long k) : left(k)
+    {
+        stores.before = [this](const PersistCall &c) { return fails(c.op); };
+        fs.before = [this](const FsCall &c) { return fails(c.op); };
+    }
+
+  private:
+    int fails(const std::string &op)
+    {
+        const bool syncs = op.rfind("flush", 0) == 0 || op == "fsync" || op == "fdatasync";
+        return syncs && --left == 0 ? EIO : GO_ON;
+    }
+    long left;
+    PersistFaults stores;
+    FsFaults fs;
+};
 
 } // namespace growth_lab
 

@@ -20,8 +20,15 @@ namespace
 {
 
 INSTANTIATE_TEST_SUITE_P(Domains, Growth,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
-                                         ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
+                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
+
+class GrowthOfReflection : public Growth
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Domains, GrowthOfReflection,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS));
 
 // ---- growth -----------
 
@@ -114,7 +121,7 @@ TEST_P(Growth, BeyondMaxSizeIsEnospcAndChangesNothing)
 TEST_P(Growth, MaxSizeIsKeptAfterACrash)
 {
     bool returned;
-    cut_growth<FsFaults>(path, wish(), content, 50 << 20, last_sync(), &returned);
+    cut_growth<FsFaults>(path, wish(), content, 50 << 20, last_before_size(GetParam()), &returned);
     ASSERT_EQ(size_of(path), 50u << 20);
     ato_options o = wish();
     o.max_size = LONGER;
@@ -250,7 +257,7 @@ TEST_P(Growth, FileThatAnotherProgramResizedIsEstaleAndStaysUnchanged)
     }
 }
 
-TEST_P(Growth, BitmapBehindTheEndIsEuclean)
+TEST_P(GrowthOfReflection, BitmapBehindTheEndIsEuclean)
 {
     DENSE_ONLY("stores words of a dense reflection");
     for (uint64_t page : {uint64_t(6), uint64_t(511), uint64_t(512)}) {
@@ -289,8 +296,12 @@ TEST_P(Growth, FileResizedBeforeTheUnmapCanBeMappedAtItsOldLength)
             const Bytes theirs = read_file(path);
             EXPECT_EQ(ato_deploy(m.base, 2000), -1);
             EXPECT_EQ(errno, ESTALE) << ato_errormsg();
-            EXPECT_EQ(m.unmap(mode), -1);
-            EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            if (mode == ATO_UNMAP_FAST && has_log(GetParam())) { // the next map tells
+                EXPECT_EQ(m.unmap(mode), 0) << m.sentence;
+            } else {
+                EXPECT_EQ(m.unmap(mode), -1);
+                EXPECT_EQ(m.error, ESTALE) << m.sentence;
+            }
             EXPECT_EQ(read_file(path), theirs) << "nothing was deployed";
             if (mode == ATO_UNMAP_FAST) { // unmapped, and refused while it has that length
                 m.base = nullptr;
@@ -331,7 +342,7 @@ TEST_P(Growth, PagesThatAGrowthAddsHaveNoSpaceYet)
         if (unshare(CLONE_NEWNS) < 0 ||
             mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
             mkdir(small.c_str(), 0700) < 0 ||
-            mount("tmpfs", small.c_str(), "tmpfs", 0, "size=256k") < 0)
+            mount("tmpfs", small.c_str(), "tmpfs", 0, "size=1m") < 0)
             return 7;
         std::string p = small + "/file";
         write_file(p, pattern(SIZE, 1));

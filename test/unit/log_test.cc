@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "reflection/format/log.h"
+#include "reflection/media/fsops.h"
 }
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@ extern "C" {
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include <fcntl.h>
@@ -29,9 +31,7 @@ constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 256 << 10;
 
 ato_options logged()
 {
-    ato_options o = options(ATO_DOMAIN_MSYNC);
-    o.format = ATO_FORMAT_LOG;
-    return o;
+    return options(ATO_DOMAIN_MSYNC);
 }
 
 class LogFile : public testing::Test
@@ -40,6 +40,7 @@ class LogFile : public testing::Test
     void SetUp() override
     {
         write_file(file, content);
+        write_file(dir / "other", content);
     }
     // As Mapped::write(), and notes it as the content.
     bool write(Mapped &m, uint64_t at, const Bytes &bytes, unsigned flags = 0)
@@ -70,25 +71,92 @@ TEST(LogChecksum, IsCrc32c)
     EXPECT_EQ(log_checksum(log_checksum(0, "1234", 4), "56789", 5), 0xe3069283u);
 }
 
+// Whatever else is asked for.
+TEST_F(LogFile, IsThatOfEachFileInDomainMsync)
+{
+    for (const char *word : {"dense", "sparse", "log"})
+        for (const int format : {ATO_FORMAT_AUTO, ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
+            Environment e("ATO_FORMAT", word);
+            ato_options o = logged();
+            o.format = format;
+            Mapped m(file, o);
+            ASSERT_TRUE(m) << m.sentence;
+            EXPECT_EQ(m.stat().format, ATO_FORMAT_LOG);
+            EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+            EXPECT_FALSE(exists(reflection_of(file)));
+        }
+}
+
+// What the calls cost in system calls that make something durable, which are nearly all of their time.
 TEST_F(LogFile, ACommitIsOneSync)
 {
-    Mapped m(file, logged());
-    ASSERT_TRUE(m) << m.sentence;
-    EXPECT_EQ(m.stat().format, ATO_FORMAT_LOG);
+    struct Syncs {
+        long of_data, of_file, of_memory;
+        bool operator==(const Syncs &other) const
+        {
+            return of_data == other.of_data && of_file == other.of_file &&
+                   of_memory == other.of_memory;
+        }
+    };
+    const Syncs none = {0, 0, 0}, one = {1, 0, 0};
+    ato_options o = logged();
+    o.max_size = 2 * SIZE;
+    Mapped m(file, o), other(dir / "other", options(ATO_DOMAIN_PROCESS));
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
     ASSERT_TRUE(write(m, 0, pattern(100, 2)));
-    for (const size_t n : {1ul, 64ul, 3000ul, 3 * PAGE}) {
+    char *const at = m.base + 5 * PAGE + 10;
+    const Bytes bytes = pattern(3 * PAGE, 3), record = pattern(1, 4);
+    const auto syncs = [&](const std::function<bool()> &call) {
         FsFaults fs;
         PersistFaults stores;
-        ASSERT_TRUE(write(m, 5 * PAGE + 10, pattern(n, 3))) << m.sentence;
-        EXPECT_EQ(fs.count("fdatasync"), 1) << n;
-        EXPECT_EQ(fs.count("pwrite"), 1) << n;
-        EXPECT_EQ(fs.count("fsync"), 0) << n;
-        EXPECT_EQ(stores.counts.flush_any + stores.counts.flush_data, 0) << n;
+        EXPECT_TRUE(call()) << ato_errormsg();
+        return Syncs{fs.count("fdatasync"), fs.count("fsync"),
+                     stores.counts.flush_any + stores.counts.flush_data};
+    };
+    const auto in_tx = [&](const std::function<bool(ato_tx * tx)> &calls) {
+        return syncs([&] {
+            ato_tx *tx = ato_tx_begin(0);
+            return calls(tx) && ato_tx_commit(tx) == 0;
+        });
+    };
+    for (const size_t n : {1ul, 64ul, 3000ul, 3 * PAGE}) {
+        EXPECT_EQ(syncs([&] { return ato_memcpy(at, bytes.data(), n); }), one) << n;
+        EXPECT_EQ(syncs([&] { return ato_memset(at, 7, n); }), one) << n;
     }
-    EXPECT_EQ(m.read(), content);
-    EXPECT_EQ(read_file(file), content) << "the file itself has what is committed";
+    EXPECT_EQ(in_tx([&](ato_tx *tx) {
+                  for (size_t page = 0; page < 60; page += 9)
+                      if (!ato_tx_memcpy(tx, m.base + page * PAGE, bytes.data(), 5000, 0))
+                          return false;
+                  return true;
+              }),
+              one);
+    const ato_iovec ranges[] = {{m.base + 7, bytes.data(), 9}, {at, bytes.data(), PAGE}};
+    EXPECT_EQ(syncs([&] { return ato_writev(ranges, 2, 0) == 0; }), one);
+    Bytes now = m.read();
+    EXPECT_EQ(syncs([&] { return m.read() == now; }), none);
+    EXPECT_EQ(in_tx([&](ato_tx *tx) { return ato_tx_memcpy(tx, now.data(), at, 9, 0); }), none);
+    EXPECT_EQ(syncs([&] { return ato_memcpy_opt(at, bytes.data(), PAGE, ATO_SKIP_EQUAL); }), none);
+
+    // Also if it reads a file of another domain, in which nothing is synced.
+    const ato_iovec from_other = {at, other.base, 100};
+    EXPECT_EQ(syncs([&] { return ato_writev(&from_other, 1, 0) == 0; }), one);
+    EXPECT_EQ(in_tx([&](ato_tx *tx) {
+                  char byte;
+                  return ato_tx_memcpy(tx, &byte, other.base, 1, 0) &&
+                         ato_tx_memcpy(tx, at, record.data(), 1, 0);
+              }),
+              one);
+
+    // The growth word is in the manifest, and the file gets its length: both come before the commit.
+    const auto resize = [&](off_t size) {
+        return syncs([&] { return ato_ftruncate(m.base, size) == 0; });
+    };
+    EXPECT_EQ(resize(SIZE + 5 * PAGE), (Syncs{1, 1, 1}));
+    EXPECT_EQ(resize(SIZE), (Syncs{1, 0, 1})) << "the shrink word";
+    now = m.read();
+    EXPECT_EQ(read_at(file, 0, SIZE), now) << "the file itself has what is committed";
     EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-    EXPECT_EQ(read_file(file), content);
+    EXPECT_EQ(read_file(file), now);
     EXPECT_FALSE(exists(reflection_of(file)));
 }
 
@@ -220,6 +288,55 @@ TEST_F(LogFile, AFailedSyncPoisonsTheFile)
     if (now[PAGE] == 7)
         std::fill_n(content.begin() + PAGE, 10, 7);
     EXPECT_EQ(now, content);
+}
+
+// Calls the real function; the header that comes after so many others is an error though it was written.
+long headers_before;
+ssize_t pwrite_and_fail(int fd, const void *from, size_t n, off_t at)
+{
+    const ssize_t done = fsops_real.pwrite(fd, from, n, at);
+    if (n != sizeof(log_header) || headers_before-- != 0)
+        return done;
+    errno = EIO;
+    return -1;
+}
+
+// A checkpoint fails to write its header (0), or that of a longer log (1). It may be there all the same: what is committed next counts.
+TEST_F(LogFile, AHeaderMayBeWrittenInSpiteOfAnError)
+{
+    for (long header : {0, 1}) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(file, logged());
+                      if (!m || !m.write(0, pattern(PAGE, 2)))
+                          return 1;
+                      struct fsops table = fsops_real;
+                      table.pwrite = pwrite_and_fail;
+                      headers_before = header;
+                      ::fsops = &table;
+                      const bool done = m.write(0, pattern(SIZE, 3));
+                      ::fsops = &fsops_real;
+                      if (done || m.error != EIO || headers_before != -1)
+                          return 2;
+                      PersistFaults faults;
+                      faults.before = [](const PersistCall &c) {
+                          return strstr(c.site, "commit/show.") ? DIE : GO_ON;
+                      };
+                      m.write(PAGE, pattern(PAGE, 4));
+                      return 3;
+                  }),
+                  CUT)
+            << header;
+        for (unsigned page : {0, 1}) {
+            const Bytes bytes = pattern(PAGE, page ? 4 : 2);
+            std::copy(bytes.begin(), bytes.end(), content.begin() + static_cast<long>(page * PAGE));
+        }
+        Mapped m(file, logged());
+        ASSERT_TRUE(m) << m.sentence;
+        EXPECT_EQ(m.read(), content) << header;
+        content = pattern(SIZE, 5);
+        ASSERT_TRUE(m.write(0, content)) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+    }
 }
 
 // A process dies at each call of a commit to several pages; another one finishes what it appended, or finds nothing.

@@ -116,6 +116,8 @@ TEST_F(Options, EnvironmentChoosesTheDomainUnlessAnOptionDoes)
 {
     Environment e("ATO_DURABILITY", "msync");
     EXPECT_EQ(stat_with(options()).domain, ATO_DOMAIN_MSYNC);
+    EXPECT_EQ(Mapped(path).unmap(ATO_UNMAP_SPATIAL),
+              0); // a file that has a log stays in its domain
     EXPECT_EQ(stat_with(options(ATO_DOMAIN_PMEM)).domain, ATO_DOMAIN_PMEM);
 }
 

@@ -143,12 +143,11 @@ TEST_F(PeersOfAFile, AreNotBlockedByAChildOfAProcessKilledDuringARecovery)
     EXPECT_EQ(a.read(4096, 100), pattern(100, 3));
 }
 
-// In domain msync a flush would write the bytes of the open transaction, which no process will ever
-// read. A page whose state in memory equals its word on the media is durable already.
+// A page whose state in memory equals its word on the media is durable already.
 TEST_F(PeersOfAFile, DoNotFlushThePagesOfADeadTransaction)
 {
     constexpr size_t LONG = 600 * 4096;
-    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+    const ato_options o = options(ATO_DOMAIN_PMEM, ATO_READ_GATHER);
     write_file(path, pattern(LONG, 1));
     Mapped m(path, o);
     ASSERT_TRUE(m) << m.sentence;
@@ -181,46 +180,6 @@ TEST_F(PeersOfAFile, DoNotFlushThePagesOfADeadTransaction)
         const Bytes all = pattern(LONG, 2);
         return Bytes(all.begin() + 4096, all.end());
     }());
-}
-
-// The words lie in many pages of the reflection, and a flush of each takes as long as a flush of
-// the whole file.
-TEST_F(PeersOfAFile, MakeScatteredWordsOfADeadCommitDurableByOneSync)
-{
-    constexpr size_t PIECES = 20, STEP = 2 << 20;
-    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
-    write_file(path, Bytes());
-    ASSERT_EQ(truncate(path.c_str(), PIECES * STEP), 0);
-    Mapped m(path, o);
-    ASSERT_TRUE(m) << m.sentence;
-    ASSERT_EQ(in_child([&] {
-                  Mapped own(path, o);
-                  ato_tx *tx = ato_tx_begin(0);
-                  for (size_t i = 0; i < PIECES; i++)
-                      if (!ato_tx_memcpy(tx, own.base + i * STEP, "piece", 5, 0))
-                          return 2;
-                  PersistFaults faults;
-                  faults.die_at_flip(1);
-                  ato_tx_commit(tx);
-                  return 1;
-              }),
-              CUT);
-    long stores = 0, flushes = 0;
-    FsFaults files;
-    {
-        PersistFaults recovery;
-        recovery.before = [&](const PersistCall &c) {
-            stores += is_of_recovery(c) && std::string(c.op) == "store_word";
-            flushes += is_of_recovery(c) && std::string(c.op).find("flush") == 0;
-            return GO_ON;
-        };
-        EXPECT_TRUE(m.write(100, pattern(10, 4))) << m.sentence;
-    }
-    EXPECT_EQ(stores, static_cast<long>(PIECES));
-    EXPECT_EQ(flushes, 0);
-    EXPECT_EQ(files.count("fsync"), 2); // by the replay, and by the takeover
-    for (size_t i = 0; i < PIECES; i++)
-        EXPECT_EQ(m.read(i * STEP, 5), Bytes({'p', 'i', 'e', 'c', 'e'})) << i;
 }
 
 // It may have stored the number of a page to an entry of a sparse reflection, and not flushed it. No page had that place yet.

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <tuple>
 
 #include <sys/mman.h>
 
@@ -81,10 +80,10 @@ TEST_P(Reclaim, UnusedRefPagesGiveTheirSpaceBackAndTheContentStays)
 }
 
 // A page cache: the pages beside a hole may lose their space.
-struct ReclaimOnADisk : testing::TestWithParam<std::tuple<int, int>> {
+struct ReclaimOnADisk : testing::TestWithParam<int> {
     ReclaimOnADisk()
     {
-        std::tie(o.format, o.domain) = GetParam();
+        o.format = GetParam();
         write_file(file, pattern(SIZE, 1));
     }
     uint64_t space() const
@@ -94,17 +93,12 @@ struct ReclaimOnADisk : testing::TestWithParam<std::tuple<int, int>> {
     TempDir dir{disk_folder()};
     const std::string file = dir / "file";
     const Bytes news = pattern(PAGES * PAGE, 2);
-    ato_options o = options(ATO_DOMAIN_AUTO, ATO_READ_GATHER);
+    ato_options o = options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER);
 };
 
-INSTANTIATE_TEST_SUITE_P(, ReclaimOnADisk,
-                         testing::Combine(testing::Values(ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE),
-                                          testing::Values(ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS)),
+INSTANTIATE_TEST_SUITE_P(, ReclaimOnADisk, testing::Values(ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE),
                          [](const auto &info) {
-                             return std::string(std::get<0>(info.param) == ATO_FORMAT_SPARSE
-                                                    ? "Sparse"
-                                                    : "Dense") +
-                                    name_of({std::get<1>(info.param), 0});
+                             return info.param == ATO_FORMAT_SPARSE ? "Sparse" : "Dense";
                          });
 
 TEST_P(ReclaimOnADisk, TheSpaceIsGivenBackWhenTheLastProcessUnmapsTheFile)
@@ -185,50 +179,6 @@ TEST_P(ReclaimOnADisk, AKillWhileItIsGivenBackLosesNothing)
         EXPECT_TRUE(m.write(0, Bytes(SIZE, 7))) << m.sentence;
         EXPECT_EQ(m.read(), Bytes(SIZE, 7));
     }
-}
-
-bool words_are_durable, given_back;
-
-int note_punch(int fd, int mode, off_t offset, off_t n)
-{
-    if (mode & FALLOC_FL_PUNCH_HOLE) {
-        given_back = true;
-        EXPECT_TRUE(words_are_durable);
-    }
-    return fsops_real.fallocate(fd, mode, offset, n);
-}
-
-// A killed process has left a word that is visible, and not durable: it says that a RefPage is unused.
-TEST_P(ReclaimOnADisk, WordsAreDurableBeforeTheSpaceIsGivenBack)
-{
-    if (o.domain == ATO_DOMAIN_PROCESS)
-        GTEST_SKIP() << "in domain process nothing is made durable";
-    ASSERT_EQ(in_child([&] {
-                  Mapped m(file, o);
-                  PersistFaults faults;
-                  if (!m || !m.write(0, news))
-                      return 1;
-                  faults.before = [](const PersistCall &c) {
-                      return std::string(c.op) == "flush_any" ? DIE : GO_ON;
-                  };
-                  return m.write(PAGE, Bytes(PAGE, 3)) ? 2 : 3;
-              }),
-              CUT);
-    words_are_durable = given_back = false;
-    PersistFaults faults;
-    faults.before = [](const PersistCall &c) {
-        words_are_durable |= std::string(c.op) == "flush_any" &&
-                             std::string(c.site).find("api/files.c") != std::string::npos;
-        return GO_ON;
-    };
-    Mapped m(file, o);
-    ASSERT_TRUE(m && ato_reclaim(m.base, SIZE) == 0) << m.sentence;
-    struct fsops noting = fsops_real;
-    noting.fallocate = note_punch;
-    fsops = &noting;
-    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    fsops = &fsops_real;
-    EXPECT_TRUE(given_back);
 }
 
 // These have no page state yet.

@@ -34,7 +34,7 @@ namespace
 
 constexpr size_t SIZE = 8 * 4096;
 
-class RecoverFile : public testing::TestWithParam<int>
+class RecoverFile : public testing::Test
 {
   protected:
     RecoverFile() : path(dir / "file"), old_(pattern(SIZE, 1)), new_(pattern(SIZE, 2))
@@ -44,7 +44,7 @@ class RecoverFile : public testing::TestWithParam<int>
 
     ato_options wish() const
     {
-        return options(GetParam(), ATO_READ_GATHER, ATO_NO_RTM);
+        return options(ATO_DOMAIN_PMEM, ATO_READ_GATHER, ATO_NO_RTM);
     }
 
     // Writes the whole file and dies at the n-th flip, in a child.
@@ -117,7 +117,7 @@ class RecoverFile : public testing::TestWithParam<int>
     Bytes old_, new_;
 };
 
-TEST_P(RecoverFile, CommitOfADeadProcessIsFinished)
+TEST_F(RecoverFile, CommitOfADeadProcessIsFinished)
 {
     for (long n : {1, 2, 5, 8}) {
         write_file(path, old_);
@@ -127,7 +127,7 @@ TEST_P(RecoverFile, CommitOfADeadProcessIsFinished)
     }
 }
 
-TEST_P(RecoverFile, MapOfAnotherFileInTheFolderChangesNothing)
+TEST_F(RecoverFile, MapOfAnotherFileInTheFolderChangesNothing)
 {
     std::string other = dir / "other";
     write_file(other, old_);
@@ -142,7 +142,7 @@ TEST_P(RecoverFile, MapOfAnotherFileInTheFolderChangesNothing)
 }
 
 // Both lie in areas of their own: the second process is in slot 1.
-TEST_P(RecoverFile, CommitsOfTwoDeadProcessesAreBothFinished)
+TEST_F(RecoverFile, CommitsOfTwoDeadProcessesAreBothFinished)
 {
     Pipe go[2], ready[2];
     pid_t process[2];
@@ -175,7 +175,7 @@ TEST_P(RecoverFile, CommitsOfTwoDeadProcessesAreBothFinished)
 }
 
 // The lanes of the machine's last run say nothing.
-TEST_P(RecoverFile, LanesOfAnotherBootAreDroppedInDomainProcess)
+TEST_F(RecoverFile, LanesOfAnotherBootAreDroppedInDomainProcess)
 {
     ASSERT_EQ(in_child([&] {
                   Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_NO_RTM));
@@ -195,7 +195,7 @@ TEST_P(RecoverFile, LanesOfAnotherBootAreDroppedInDomainProcess)
 
 // ---- damage: the map fails, and nothing changes -------------------------------------------------
 
-TEST_P(RecoverFile, DamagedLaneIsAnErrorThatNamesTheFile)
+TEST_F(RecoverFile, DamagedLaneIsAnErrorThatNamesTheFile)
 {
     die_between_flips(path, 3);
     uint64_t lane = committed_lane();
@@ -207,7 +207,7 @@ TEST_P(RecoverFile, DamagedLaneIsAnErrorThatNamesTheFile)
     expect_recovered(path);
 }
 
-TEST_P(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
+TEST_F(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
 {
     die_between_flips(path, 3);
     ASSERT_EQ(truncate(reflection_of(path).c_str(), 4096), 0);
@@ -220,7 +220,7 @@ TEST_P(RecoverFile, LaneThatPointsOutOfTheReflectionIsAnErrorAndStoresNothing)
 }
 
 // It never was one. The next commit in the lane gets another sequence (lane_test.cc).
-TEST_P(RecoverFile, CommitWithoutAPartOfItsListIsRetired)
+TEST_F(RecoverFile, CommitWithoutAPartOfItsListIsRetired)
 {
     die_between_flips(path, 1); // before any word is stored
     const uint64_t lane = committed_lane(), none = ~0ull;
@@ -234,7 +234,7 @@ TEST_P(RecoverFile, CommitWithoutAPartOfItsListIsRetired)
 }
 
 // The reflection is cut off in that moment: the stores go nowhere. When it is back the commit is finished.
-TEST_P(RecoverFile, NoLaneIsRetiredIfItsWordsWereNotStored)
+TEST_F(RecoverFile, NoLaneIsRetiredIfItsWordsWereNotStored)
 {
     die_between_flips(path, 1);
     const Bytes reflection = read_file(reflection_of(path));
@@ -257,7 +257,7 @@ TEST_P(RecoverFile, NoLaneIsRetiredIfItsWordsWereNotStored)
 }
 
 // A large commit is in the long lane: any part of its words was stored.
-TEST_P(RecoverFile, LongCommitOfADeadProcessIsFinished)
+TEST_F(RecoverFile, LongCommitOfADeadProcessIsFinished)
 {
     constexpr size_t LARGE = 300 * 4096;
     for (long n : {1, 150, 300}) {
@@ -283,7 +283,7 @@ TEST_P(RecoverFile, LongCommitOfADeadProcessIsFinished)
 }
 
 // A manifest that was copied, or cut.
-TEST_P(RecoverFile, LongLaneMayHaveHolesAndMustNotBeCutOff)
+TEST_F(RecoverFile, LongLaneMayHaveHolesAndMustNotBeCutOff)
 {
     constexpr size_t LARGE = 300 * 4096;
     write_file(path, pattern(LARGE, 1));
@@ -309,7 +309,7 @@ TEST_P(RecoverFile, LongLaneMayHaveHolesAndMustNotBeCutOff)
 }
 
 // Of its first commit line the sequence alone was stored: nothing was committed.
-TEST_P(RecoverFile, TornFirstLineOfTheLongLaneIsNoDamage)
+TEST_F(RecoverFile, TornFirstLineOfTheLongLaneIsNoDamage)
 {
     ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
     const uint64_t lane = manifest_area(MANIFEST_SLOTS), sequence = 1;
@@ -322,7 +322,7 @@ TEST_P(RecoverFile, TornFirstLineOfTheLongLaneIsNoDamage)
 }
 
 // Nor a small one: what is missing of it would count as a commit that was never complete.
-TEST_P(RecoverFile, SmallLaneMustNotBeCutOff)
+TEST_F(RecoverFile, SmallLaneMustNotBeCutOff)
 {
     ASSERT_EQ(in_child([&] {
                   Mapped m(path, wish());
@@ -345,7 +345,7 @@ TEST_P(RecoverFile, SmallLaneMustNotBeCutOff)
     EXPECT_EQ(m.read(), new_);
 }
 
-TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)
+TEST_F(RecoverFile, ManifestOfAnotherVersionIsAnError)
 {
     ASSERT_EQ(in_child([&] { return (new Mapped(path, wish()))->write(0, new_) ? 0 : 1; }), 0);
     make_older();
@@ -358,7 +358,7 @@ TEST_P(RecoverFile, ManifestOfAnotherVersionIsAnError)
 }
 
 // By the older library: there is no wait for the end of that process.
-TEST_P(RecoverFile, ManifestOfAnOlderVersionIsAnErrorAlsoWhileAnotherProcessHasTheFileMapped)
+TEST_F(RecoverFile, ManifestOfAnOlderVersionIsAnErrorAlsoWhileAnotherProcessHasTheFileMapped)
 {
     const Mapped other(path, wish());
     ASSERT_TRUE(other) << other.sentence;
@@ -371,10 +371,5 @@ TEST_P(RecoverFile, ManifestOfAnOlderVersionIsAnErrorAlsoWhileAnotherProcessHasT
               0);
     write_at(manifest_of(path), 0, was.data(), MANIFEST_BYTES);
 }
-
-INSTANTIATE_TEST_SUITE_P(Domains, RecoverFile, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC),
-                         [](const testing::TestParamInfo<int> &info) {
-                             return info.param == ATO_DOMAIN_PMEM ? "pmem" : "msync";
-                         });
 
 } // namespace

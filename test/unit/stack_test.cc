@@ -151,7 +151,9 @@ TEST_P(Stack, NoMapAndUnmapTakesMuch)
     EXPECT_EQ(writer.end(), 0);
     // Refused: another program wrote to it; it is a copy with its attribute; its reflection is missing.
     write_at(path, 0, "x", 1);
-    EXPECT_EQ(map(), nullptr);
+    if (GetParam() != ATO_DOMAIN_MSYNC) { // a log holds nothing now
+        EXPECT_EQ(map(), nullptr);
+    }
     p = map(ATO_PREFER_FILE);
     ASSERT_NE(p, nullptr) << ato_errormsg();
     ASSERT_NE(ato_memcpy(p + 5, bytes.data(), 600 * PAGE), nullptr);
@@ -173,6 +175,7 @@ TEST_P(Stack, NoMapAndUnmapTakesMuch)
     EXPECT_LITTLE(ato_munmap(p, SIZE, ATO_UNMAP_SPATIAL));
 }
 
-INSTANTIATE_TEST_SUITE_P(Domains, Stack, testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC));
+INSTANTIATE_TEST_SUITE_P(Domains, Stack,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC})));
 
 } // namespace

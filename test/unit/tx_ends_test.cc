@@ -198,7 +198,12 @@ TEST_P(Tx, PlainCallsOfItsThreadOnItsPagesAreRefused)
     EXPECT_TRUE(refused(!ato_memset(m->base + PAGE, 1, 5 * PAGE), EDEADLK, "of this thread"));
     EXPECT_TRUE(refused(!ato_memcpy(m->base + 50 * PAGE, m->base + 3 * PAGE, 10), EDEADLK,
                         "of this thread"));
-    EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "of this thread"));
+    if (GetParam() ==
+        ATO_DOMAIN_MSYNC) { // it brings a log home, which has nothing of an open transaction
+        EXPECT_EQ(ato_deploy(m->base, 4 * PAGE), 0) << ato_errormsg();
+    } else {
+        EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "of this thread"));
+    }
     ato_iovec v[2] = {{m->base + 9 * PAGE, "a", 1}, {m->base + 3 * PAGE, "b", 1}};
     EXPECT_TRUE(refused(ato_writev(v, 2, 0) < 0, EDEADLK, "of this thread"));
     ato_tx *u = ato_tx_begin(0);

@@ -250,6 +250,7 @@ TEST_P(TxOneFile, EpochsOfBothFilesAreOpenAtTheSameTime)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxOneFile,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 } // namespace

@@ -453,7 +453,8 @@ TEST_P(TxReadsSize, AppendsOfTwoProcessesAreAllThere)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxReadsSize,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 // With many pages the check is left out if nobody has committed meanwhile.
 TEST_P(TxReads, OfManyPagesAreChecked)
@@ -473,6 +474,7 @@ TEST_P(TxReads, OfManyPagesAreChecked)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxReads,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 } // namespace

@@ -442,6 +442,7 @@ TEST_P(TxSize, ReadersSeeOldOrNew)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxSize,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 } // namespace

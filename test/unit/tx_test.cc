@@ -220,7 +220,7 @@ TEST_P(Tx, ReadOnlyMappingsAreReadOnly)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Tx,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC,
-                                         ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
+                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
 
 } // namespace

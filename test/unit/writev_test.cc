@@ -175,6 +175,7 @@ TEST_P(Writev, TakeTheBytesOfAFileThatMayOnlyBeReadButNotInAnEpoch)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Writev,
-                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                                                    ATO_DOMAIN_PROCESS})));
 
 } // namespace

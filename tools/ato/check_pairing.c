@@ -103,15 +103,16 @@ static void check_reflection(struct check *c, const char *name, int reflection, 
         return; /* the file grows or is being unmapped: what was read is inconsistent */
     const uint32_t format = m->record.format;
     struct log_file log;
-    if (format == LAYOUT_LOG && !busy && log_open(&log, reflection) != 1)
+    const bool no_log = format == LAYOUT_LOG && !busy && log_open(&log, reflection) != 1;
+    if (no_log)
         finding_add(&c->findings, FINDING_ERROR, name, "the log has no valid header");
     const uint64_t need = layout_reflection_bytes(format, m->size);
     const bool fits = layout_fits(format, m->size, length);
     /* After an interrupted growth, or before a shrink truncates it, the reflection is longer; and a sparse one is never truncated. */
-    if (!fits || (length > need && !m->growth && !m->shrunk && format == LAYOUT_DENSE))
+    if ((!fits && !no_log) || (length > need && !m->growth && !m->shrunk && format == LAYOUT_DENSE))
         finding_add(&c->findings, fits ? FINDING_WARNING : FINDING_ERROR, name,
                     "the reflection is %" PRIu64 " bytes long, it should be %" PRIu64 "%s", length,
-                    need, format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
+                    need, look_or_more(format));
     if (looked < 0) {
         finding_add(&c->findings, FINDING_BLIND, name, "%s", report_sentence());
         return;

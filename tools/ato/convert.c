@@ -18,6 +18,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static const char has_log[] =
+    "has a log, as every file in domain msync, and no reflection of either format";
+
 /* Maps the file, which is plain, once. format: enum layout_format. */
 static void bear(struct outcome *o, int format, int domain, const char *folder)
 {
@@ -37,10 +40,13 @@ static void bear(struct outcome *o, int format, int domain, const char *folder)
     void *at = ato_mmap_opt(1, fd, 0, &options);
     if (at == MAP_FAILED || ato_stat(at, &st) < 0)
         outcome_set(o, FAILED, "%s", ato_errormsg());
-    if (at != MAP_FAILED && ato_munmap(at, 1, ATO_UNMAP_FAST) < 0)
+    const bool logged = st.format == ATO_FORMAT_LOG; /* so it is made plain again */
+    if (at != MAP_FAILED && ato_munmap(at, 1, logged ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST) < 0)
         outcome_set(o, FAILED, "%s", ato_errormsg());
     close(fd);
-    if (o->result <= DONE && st.format != options.format)
+    if (o->result <= DONE && logged)
+        outcome_set(o, REFUSED, has_log);
+    else if (o->result <= DONE && st.format != options.format)
         outcome_set(o, MAPPED,
                     "another process has mapped it meanwhile, with the other format; try again");
 }
@@ -67,6 +73,8 @@ static int do_file(const char *name, const struct tool_request *request, struct 
     look_close(&look);
     if (d.o.result != BLIND && !has && !refused && !request->to)
         outcome_set(&d.o, REFUSED, "has no reflection: say which format it shall have, with --to");
+    else if (is == LAYOUT_LOG)
+        outcome_set(&d.o, REFUSED, has_log);
     else if (d.o.result != BLIND && !had_it) {
         deploy_file(&d, name, request); /* refuses what is mapped or damaged */
         if (d.o.result == SKIPPED)
@@ -96,7 +104,8 @@ const struct tool_command convert_command = {
     .what = "gives a file a reflection of the other format",
     .help = "Changes the format of the reflection of each FILE, from dense (the fastest) to\n"
             "sparse (for few updates far apart) or back; a plain file needs --to. The file is\n"
-            "deployed first, as by 'ato deploy', and the same files are refused. A guard ends.\n",
+            "deployed first, as by 'ato deploy', and the same files are refused. A guard ends.\n"
+            "In domain msync files have a log, and are refused.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET) | HAS(TO),
     .run = run,

@@ -127,8 +127,10 @@ static bool end_masks(struct deployed *d, const struct look *l, bool prefers_fil
     struct ato_stat st = {.struct_size = sizeof(st)};
     if (ato_stat(at, &st) == 0)
         d->slices = st.slices_in_reflection;
-    /* With slices it is no copy: a transaction that was killed has ended the guard. */
-    const bool is_lost = !st.guard_bytes && !st.slices_in_reflection && look_is_masked(fd);
+    /* With slices, or a log, it is no copy: a transaction that was killed has ended the guard. */
+    const bool is_lost = !st.guard_bytes && !st.slices_in_reflection &&
+                         !(l->manifest.found == MANIFEST_VALID && st.format == ATO_FORMAT_LOG) &&
+                         look_is_masked(fd);
     if (is_lost && !prefers_file) {
         outcome_set(&d->o, REFUSED,
                     "is an SQLite database with a masked header, whose original header is unknown; "

@@ -82,12 +82,11 @@ static void judge_sizes(struct look *l)
         look_judge_as(l, LOOK_DAMAGED, 0, "its reflection %s/%" PRIu64 " cannot be opened: %s",
                       l->folder.path, l->number, report_reason(l->reflection_error));
     else if (!layout_fits(r->format, l->manifest.size, l->reflection_length))
-        look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
-                      "its reflection %s/%" PRIu64 " is %" PRIu64
-                      " bytes long, it should be %" PRIu64 "%s",
-                      l->folder.path, l->number, l->reflection_length,
-                      layout_reflection_bytes(r->format, l->manifest.size),
-                      r->format == LAYOUT_DENSE ? "" : " or more, in whole chunks");
+        look_judge_as(
+            l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
+            "its reflection %s/%" PRIu64 " is %" PRIu64 " bytes long, it should be %" PRIu64 "%s",
+            l->folder.path, l->number, l->reflection_length,
+            layout_reflection_bytes(r->format, l->manifest.size), look_or_more(r->format));
     else if ((l->bad_words = has_bad_words(l)))
         look_judge_as(l, LOOK_DAMAGED, WAY_FILE | WAY_BRING_BACK,
                       "its reflection %s/%" PRIu64 " is damaged: %s", l->folder.path, l->number,

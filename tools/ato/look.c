@@ -28,6 +28,13 @@ const char *look_format_name(int format)
     return format == LAYOUT_LOG ? "log" : format == LAYOUT_SPARSE ? "sparse" : "dense";
 }
 
+const char *look_or_more(uint32_t format)
+{
+    return format == LAYOUT_SPARSE ? " or more, in whole chunks"
+           : format == LAYOUT_LOG  ? " or more"
+                                   : "";
+}
+
 static const struct {
     const char *name, *meaning;
 } states[] = {

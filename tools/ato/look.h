@@ -106,6 +106,9 @@ void look_why(char *to, size_t n, const struct look *l, const char *name);
 /* Returns the name of a format, of enum layout_format. */
 const char *look_format_name(int format);
 
+/* What follows the least length of a reflection of this format. */
+const char *look_or_more(uint32_t format);
+
 /* Opens the regular file `name`. -1 with ENOENT, EACCES, EINVAL (not a regular file), ... */
 int look_open(const char *name, int flags);
 
