@@ -74,7 +74,6 @@ static int begin(struct tx *t, struct file *f, uint64_t size)
 
 void resize_end(struct tx *t, struct file *f)
 {
-    KEEP_ERRNO();
     struct page_state *s = &f->shared.header->sizing;
     KEEP_ERRNO(); /* it may end a transaction that failed */
     reservation_end_shrink(f);
