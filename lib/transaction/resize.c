@@ -74,7 +74,6 @@ static int begin(struct tx *t, struct file *f, uint64_t size)
 
 void resize_end(struct tx *t, struct file *f)
 {
-    KEEP_ERRNO();
     struct page_state *s = &f->shared.header->sizing;
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;

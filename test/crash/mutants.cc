@@ -88,9 +88,11 @@ void add(std::vector<Mutant> &list, const std::string &fault, Fault kind, const 
         {"", "reflection/pairing/orphan.c", "restored"},
         {"", "lib/recovery/takeover.c",
          "peers, in a deploy|peers, in several pages|peers, long lane|peers, in a word"},
-        {"drop fsync", "lib/recovery/takeover.c", "peers, in a page|peers, in a word"},
-        {"drop fence", "lib/recovery/takeover.c", "peers, in a word"},
-        {"delay fence", "lib/recovery/takeover.c", "peers, in a word"},
+        {"drop fsync", "lib/recovery/takeover.c",
+         "peers, in a page, msync|peers, in a word, msync"},
+        {"drop flush", "lib/recovery/takeover.c", "peers, in a deploy, pmem"},
+        {"drop fence", "lib/recovery/takeover.c", "peers, in a deploy"},
+        {"delay fence", "lib/recovery/takeover.c", "peers, in a deploy"},
     };
     for (const auto &h : made_for)
         if (m.fault.compare(0, strlen(h.fault), h.fault) == 0 &&
