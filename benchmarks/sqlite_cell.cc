@@ -221,7 +221,6 @@ class Worker
     /* Ends with the close. `counts`: `bytes` gets what libato stores. */
     void run(bool counts)
     {
-        const double before = ato_ && counts ? ato_bytes(db_) : 0;
         const auto begin = Clock::now();
         const auto end =
             begin + std::chrono::nanoseconds(static_cast<int64_t>(orders_.seconds * 1e9));
@@ -234,8 +233,9 @@ class Worker
             times_.push_back(static_cast<uint64_t>((now - at).count()));
             at = now;
         }
+        /* The counters begin with the first write, which maps the database. */
         if (ato_ && counts)
-            bytes_ = ato_bytes(db_) - before;
+            bytes_ = ato_bytes(db_);
         for (sqlite3_stmt *statement : {begin_, commit_, statement_})
             sqlite3_finalize(statement);
         if (sqlite3_close(db_) != SQLITE_OK)
