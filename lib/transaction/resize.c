@@ -75,6 +75,7 @@ static int begin(struct tx *t, struct file *f, uint64_t size)
 void resize_end(struct tx *t, struct file *f)
 {
     struct page_state *s = &f->shared.header->sizing;
+    KEEP_ERRNO(); /* it may end a transaction that failed */
     reservation_end_shrink(f);
     const uint64_t growing = f->growing;
     f->growing = 0;

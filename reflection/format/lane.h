@@ -15,8 +15,7 @@
  * The writing of a lane with a wrong checksum was interrupted: it was never committed. Any other sequence, or a
  * count out of bounds, is damage.
  *
- * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below; in domain msync the list is flushed with the
- * commit line, whose checksum tells whether it is complete):
+ * The protocol (persist-order tags J1..J3, in lib/commit/commit.c and below):
  *   data, words             | fence
  *   commit line             | fence    <- the commit point
  *   every word flipped      | fence

@@ -262,7 +262,6 @@ TEST_P(Whole, ReadersOfAnEpochSeeEachWriteWholeAndOthersEachCommit)
     EXPECT_EQ(last, told);
 }
 
-/* In domain msync a commit sorts the pages first, while readers look them up. */
 TEST(EpochOfManyPages, AReaderMissesNoWriteWhileItIsCommitted)
 {
     SCOPED_TRACE(rig::replay());
