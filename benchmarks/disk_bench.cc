@@ -140,7 +140,7 @@ class File
     {
         ato_options o{};
         o.struct_size = sizeof(o);
-        o.domain = ATO_DOMAIN_MSYNC;
+        o.domain = ATO_DOMAIN_DISK;
         void *at = ato_mmap_opt(settings.file_bytes(), fd_, 0, &o);
         if (at == MAP_FAILED)
             fail("ato_mmap: %s", ato_errormsg());

@@ -71,7 +71,7 @@ enum ato_domain {
     ATO_DOMAIN_AUTO = 0,    /* detected from the medium */
     ATO_DOMAIN_PMEM = 1,    /* persistent memory: flush and fence; survives a power cut */
     ATO_DOMAIN_EADR = 2,    /* the same with CPU caches that are flushed at a power cut */
-    ATO_DOMAIN_MSYNC = 3,   /* page cache on a disk: a synced log; survives a power cut */
+    ATO_DOMAIN_DISK = 3,    /* page cache on a disk: a synced log; survives a power cut */
     ATO_DOMAIN_PROCESS = 4, /* survives a kill of the process, not a kernel crash */
 };
 
@@ -81,7 +81,7 @@ enum ato_format {
     ATO_FORMAT_DENSE = 1,
     ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
     ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
-    ATO_FORMAT_LOG = 4,    /* of ato_stat(): domain msync has a log, whatever is asked for */
+    ATO_FORMAT_LOG = 4,    /* of ato_stat(): domain disk has a log, whatever is asked for */
 };
 
 /* ato_options.flags */

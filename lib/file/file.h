@@ -269,7 +269,7 @@ static inline uint64_t file_end(const struct file *f)
 }
 
 /*
- * Runs persist_flush_word() for a file in domain msync. Returns 0; -1 with EIO and a sentence.
+ * Runs persist_flush_word() for a file in domain disk. Returns 0; -1 with EIO and a sentence.
  *
  * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
  * to the first msync() of the file, and then treats the pages as clean. So flushes run one at a time, and
@@ -279,8 +279,8 @@ int file_msync(struct file *f, const uint64_t *word);
 
 /* A macro, so that a test's recorder sees the place it is called from. */
 #define file_flush_word(f, word)                                                                   \
-    ((f)->persist.domain == PERSIST_MSYNC ? SEAM_AT("flush_any", file_msync(f, word))              \
-                                          : persist_flush_word(&(f)->persist, word))
+    ((f)->persist.domain == PERSIST_DISK ? SEAM_AT("flush_any", file_msync(f, word))               \
+                                         : persist_flush_word(&(f)->persist, word))
 
 /* Makes a file of the medium durable, as file_msync(): one at a time. `what`: as in file_in_doubt(). Returns 0; -1 with EIO and the file
  * poisoned. */

@@ -129,7 +129,7 @@ static const char *const policies[] = {
 static const char *const domains[] = {
     [ATO_DOMAIN_PMEM] = "pmem",
     [ATO_DOMAIN_EADR] = "eadr",
-    [ATO_DOMAIN_MSYNC] = "msync",
+    [ATO_DOMAIN_DISK] = "disk",
     [ATO_DOMAIN_PROCESS] = "process",
 };
 

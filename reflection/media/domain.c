@@ -16,7 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static const char *const names[] = {"auto", "pmem", "eadr", "msync", "process"};
+static const char *const names[] = {"auto", "pmem", "eadr", "disk", "process"};
 
 int domain_has_auto_flush(void)
 {
@@ -48,7 +48,7 @@ enum persist_domain domain_of(int fd)
         munmap(try, 4096);
         return domain_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
     }
-    return domain_is_memory(fd) == 1 ? PERSIST_PROCESS : PERSIST_MSYNC;
+    return domain_is_memory(fd) == 1 ? PERSIST_PROCESS : PERSIST_DISK;
 }
 
 int domain_is_memory(int fd)
@@ -125,7 +125,7 @@ int domain_from_name(const char *name)
     for (int d = PERSIST_PMEM; d <= PERSIST_PROCESS; d++)
         if (strcmp(name, names[d]) == 0)
             return d;
-    return report_error(EINVAL, "ATO_DURABILITY '%.40s' is none of pmem, eadr, msync, process",
+    return report_error(EINVAL, "ATO_DURABILITY '%.40s' is none of pmem, eadr, disk, process",
                         name);
 }
 

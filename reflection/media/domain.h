@@ -13,7 +13,7 @@
  *   pmem     a mapping with MAP_SYNC works: DAX on persistent memory
  *   eadr     as pmem, and the platform flushes CPU caches at a power cut
  *   process  tmpfs, ramfs: nothing outlives the kernel
- *   msync    everything else */
+ *   disk     everything else */
 enum persist_domain domain_of(int fd);
 
 /* Returns 1 if the platform flushes CPU caches at a power cut: all regions of persistent memory are in the domain "cpu_cache"; 0 if not;
@@ -53,7 +53,7 @@ void *domain_map_with(enum persist_domain domain, int flags, void *at, size_t n,
  * of another kind). */
 static inline bool domain_is_cached(enum persist_domain domain)
 {
-    return domain == PERSIST_MSYNC || domain == PERSIST_PROCESS;
+    return domain == PERSIST_DISK || domain == PERSIST_PROCESS;
 }
 
 /*

@@ -4,7 +4,7 @@
  *
  * What a call promises, in each durability domain:
  *
- *                      pmem            eadr            msync           process
+ *                      pmem            eadr            disk            process
  *   line, home, copy   durable after   durable after   visible         visible
  *                      the next fence  the next fence
  *   scatter            the same        the same        visible         visible after
@@ -22,10 +22,10 @@
  * In `eadr` data goes by non-temporal stores, which are not ordered with other stores. So the first fence is
  * needed there too: without it another thread (or a power cut) could see the word without its bytes. In
  * `process` scatter uses non-temporal stores for lines that are probably not in the caches: an ordinary store
- * would fetch them first. All other stores there, and all in `msync`, are ordinary ones, which x86 keeps in
+ * would fetch them first. All other stores there, and all in `disk`, are ordinary ones, which x86 keeps in
  * order.
  *
- * flush_* return -1 with errno on failure (msync: EIO). The data may be durable or not, then.
+ * flush_* return -1 with errno on failure (disk: EIO). The data may be durable or not, then.
  *
  * Tests build the library with ATO_SEAM: every call then goes through `persist_ops`, by default the real
  * functions, and carries the place of the call.
@@ -46,7 +46,7 @@ enum persist_domain {
     PERSIST_AUTO = 0,
     PERSIST_PMEM = 1,
     PERSIST_EADR = 2,
-    PERSIST_MSYNC = 3,
+    PERSIST_DISK = 3,
     PERSIST_PROCESS = 4,
 };
 
@@ -156,7 +156,7 @@ int persist_real_flip_rtm(const struct persist *p, const struct persist_flip *fl
 
 static inline int persist_real_flush_data(const struct persist *p, const void *addr, size_t n)
 {
-    return p->domain == PERSIST_MSYNC ? persist_msync(addr, n, false) : 0;
+    return p->domain == PERSIST_DISK ? persist_msync(addr, n, false) : 0;
 }
 
 static inline int persist_real_flush_any(const struct persist *p, const void *addr, size_t n)
@@ -165,7 +165,7 @@ static inline int persist_real_flush_any(const struct persist *p, const void *ad
         __asm__ volatile("clwb %0" : : "m"(*(const uint64_t *)addr) : "memory");
     else if (p->domain == PERSIST_PMEM)
         persist_flush_lines(p, addr, n);
-    else if (p->domain == PERSIST_MSYNC)
+    else if (p->domain == PERSIST_DISK)
         return persist_msync(addr, n, true);
     return 0;
 }
@@ -215,7 +215,7 @@ enum { PERSIST_COLD_BYTES = 1024 };
  * words are write-touched first, since a page fault would abort every try. */
 #define persist_flip_rtm(p, flips, n) SEAM_AT("flip_rtm", PERSIST_CALL(flip_rtm)(p, flips, n))
 
-/* In `msync` one call flushes all words of one 4096-byte page of the reflection. */
+/* In `disk` one call flushes all words of one 4096-byte page of the reflection. */
 #define persist_flush_word(p, word) persist_flush_any(p, word, sizeof(uint64_t))
 
 /* Returns true if one flush_word serves both words: they are of one line. */
@@ -225,7 +225,7 @@ static inline bool persist_shares_flush(const uint64_t *a, const uint64_t *b)
 }
 
 /* Flushes lines that another process stored, by any kind of store: they are visible and not durable if that
- * process was killed between store and fence, or its msync failed. In `msync` the pages are made dirty anew
+ * process was killed between store and fence, or its msync failed. In `disk` the pages are made dirty anew
  * by storing what they hold, atomically. */
 #define persist_flush_any(p, addr, n) SEAM_AT("flush_any", PERSIST_CALL(flush_any)(p, addr, n))
 

@@ -84,7 +84,7 @@ int area_map(struct pairing *pr, unsigned slot, uint64_t n, struct lane *area)
     char *map = area_make_space(pr->lock, slot, n) < 0 ? NULL : folder_map(pr->lock, O_RDWR, n, at);
     if (map)
         fault_watch(map, n, &pr->faults);
-    if (map && domain_make_storable(PERSIST_MSYNC, map, MANIFEST_AREA_BYTES) == 0) {
+    if (map && domain_make_storable(PERSIST_DISK, map, MANIFEST_AREA_BYTES) == 0) {
         fault_unmap(area->at, area->bytes);
         *area = (struct lane){map, n};
         return 0;

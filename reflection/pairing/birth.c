@@ -24,7 +24,7 @@ static uint32_t choose_format(const struct pairing *pr, const struct pairing_wis
 {
     const uint64_t size = pr->identity.size;
     struct statfs fs;
-    if (pr->persist.domain == PERSIST_MSYNC)
+    if (pr->persist.domain == PERSIST_DISK)
         return LAYOUT_LOG;
     if (wish->format != FORMAT_AUTO)
         return (uint32_t)wish->format;
@@ -65,6 +65,11 @@ uint64_t birth_ring_bytes = 256 << 10;
 static int make_log(const struct pairing *pr)
 {
     struct log_file log = {.fd = pr->reflection, .header = {.capacity = birth_ring_bytes}};
+    if (!log_is_possible())
+        return report_error(ENOTSUP,
+                            "%s is on a disk, where libato needs a CPU with SSE4.2, for the "
+                            "checksums of its log",
+                            pr->path);
     int r = identity_random(&log.header.salt, sizeof(log.header.salt)) < 0
                 ? -1
                 : log_clear(&log, 0, log.header.capacity);
@@ -79,7 +84,7 @@ void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
     enum persist_domain medium = domain_weaker(domain_of(pr->original), domain_of(pr->lock));
     enum persist_domain domain = wish->domain == PERSIST_AUTO ? medium : wish->domain;
     if (pr->record.format == LAYOUT_LOG) /* adopted */
-        domain = PERSIST_MSYNC;
+        domain = PERSIST_DISK;
     if (domain != medium && domain_weaker(medium, domain) == medium)
         report_log(REPORT_WARNING,
                    "%s is mapped in domain %s, as asked, but its medium offers only %s", pr->path,
@@ -192,7 +197,7 @@ int birth_finish(struct pairing *pr, bool marks)
         return folder_error(&pr->folder, pr->names.reflection, "cannot sync the reflection");
     if (folder_sync(&pr->folder) < 0 || folder_sync_name(&pr->folder, marks) < 0)
         return -1;
-    if (p.domain == PERSIST_MSYNC)
+    if (p.domain == PERSIST_DISK)
         persist_init(&p, PERSIST_PROCESS); /* the record needs no flush of its own */
     persist_copy(&p, pr->manifest + MANIFEST_SIZE_WORD, &(uint64_t){manifest_encode_size(pr->size)},
                  sizeof(uint64_t));

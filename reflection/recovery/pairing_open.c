@@ -77,7 +77,7 @@ enum outcome {
     PLAIN,                     /* wish->only_looks: there is no pairing */
 };
 
-/* In domain msync a file has a log, and this one has a reflection, of another domain. */
+/* In domain disk a file has a log, and this one has a reflection, of another domain. */
 static enum outcome make_plain(struct pairing *pr)
 {
     /* The file is written to, so its times tell nothing from now on. Everything is durable (adopt()), as in the new domain. */
@@ -96,7 +96,7 @@ static enum outcome open_alone(struct pairing *pr, enum verdict verdict,
     case VERDICT_ADOPT:
         /* A log that was closed cleanly is empty. */
         if (recover_slots(pr) == 0 && adopt(pr, wish) == 0) {
-            if (pr->persist.domain == PERSIST_MSYNC && pr->record.format != LAYOUT_LOG)
+            if (pr->persist.domain == PERSIST_DISK && pr->record.format != LAYOUT_LOG)
                 return make_plain(pr);
             if (pr->record.format != LAYOUT_LOG || pr->settled || log_recover(pr) == 0)
                 return DONE;

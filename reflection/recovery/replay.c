@@ -94,7 +94,7 @@ int replay_apply(const struct lane_view *v, const struct replay *to)
             continue;
         /* In a copied reflection a meta page of zeros may be a hole. */
         page = at;
-        if (domain_make_storable(PERSIST_MSYNC, page, PAGE_BYTES) < 0)
+        if (domain_make_storable(PERSIST_DISK, page, PAGE_BYTES) < 0)
             return report_errno(errno, "cannot allocate the bitmaps of %s", to->own->path);
     }
     /* persist-order R1 (writer: W1 in lib/commit/commit.h): the bytes that these words make valid were durable
@@ -151,7 +151,7 @@ int replay_slots(struct replay *r, unsigned first, unsigned last)
                            stored = all < MANIFEST_AREA_BYTES ? all : MANIFEST_AREA_BYTES;
             if (bytes < 0 || (step == SETTLE && bytes &&
                               (area_make_space(lock, slot, all) < 0 ||
-                               domain_make_storable(PERSIST_MSYNC, at, stored) < 0)))
+                               domain_make_storable(PERSIST_DISK, at, stored) < 0)))
                 return report_errno(errno, "cannot use the lanes in the manifest of %s",
                                     r->own->path);
             const unsigned n = area_lanes(slot, at, all, lanes);

@@ -165,7 +165,7 @@ void take(Totals &totals, Combination &c, const Workers::Outcome &o, bool first)
 
 const char *domain_name(int domain)
 {
-    static const char *const names[] = {"", "pmem", "eadr", "msync", "process"};
+    static const char *const names[] = {"", "pmem", "eadr", "disk", "process"};
     return names[domain];
 }
 

@@ -26,9 +26,9 @@ struct Case {
     uint64_t orders = 0;      // the number of other orders of its threads, each explored with a few
                               // crashes
     const Use *use = nullptr; // NULL: not a program's files
-    // Those of `domains` in which it runs with sparse reflections too, and with dense ones. In domain msync a file has a log,
+    // Those of `domains` in which it runs with sparse reflections too, and with dense ones. In domain disk a file has a log,
     // whatever is asked for: there this is the format that a file had in another domain before.
-    unsigned sparse = ~(1u << ATO_DOMAIN_MSYNC);
+    unsigned sparse = ~(1u << ATO_DOMAIN_DISK);
     unsigned dense = ~0u;
 };
 

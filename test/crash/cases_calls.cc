@@ -11,7 +11,7 @@ namespace
 void before_old_lane(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
-    if (a.domain == ATO_DOMAIN_MSYNC)
+    if (a.domain == ATO_DOMAIN_DISK)
         return;
     const uint64_t old = 0xfffffffe, at = lane_in_manifest(0);
     a.world.poke(".ato/" + manifest_of(a, 0), at, {old});      // sequence

@@ -26,7 +26,7 @@ template <typename F> void cut_in(Actor &a, F what)
     a.world.record(nullptr);
     a.world.die();
     Loss loss = loss_of(a.domain);
-    Media media(start, loss, a.domain != ATO_DOMAIN_MSYNC);
+    Media media(start, loss, a.domain != ATO_DOMAIN_DISK);
     size_t cut = a.random.below(t.size());
     for (size_t i = 0; i < cut; i++)
         media.feed(t[i]);
@@ -147,7 +147,7 @@ void restore(Actor &a, Disk &disk, int file)
 void before_reunion(Actor &a)
 {
     Mapping *m = mapped(a, ATO_NO_RTM);
-    if (a.domain != ATO_DOMAIN_MSYNC && a.random.one_in(3))
+    if (a.domain != ATO_DOMAIN_DISK && a.random.one_in(3))
         a.unmap(m, ATO_UNMAP_FAST);
     else
         a.world.die();
@@ -211,7 +211,7 @@ void before_meddling(Actor &a)
         a.world.die();
         a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
     }
-    Media media(a.world.look(), loss_of(a.domain), a.domain != ATO_DOMAIN_MSYNC);
+    Media media(a.world.look(), loss_of(a.domain), a.domain != ATO_DOMAIN_DISK);
     Trace t;
     a.world.record(&t);
     a.unmap(the(a), ATO_UNMAP_FAST);
@@ -477,7 +477,7 @@ const std::vector<Case> &past_cases()
         {"file preferred", REFLECTED, {SIZE}, before_preferring, prefer_file},
         {"inode number reused", ALL, {SIZE}, before_reuse, reuse},
         {"restored", ALL, {SIZE}, before_reunion, reunite},
-        // In domain msync the file has had a reflection, dense or sparse, and gets a log.
+        // In domain disk the file has had a reflection, dense or sparse, and gets a log.
         {"domain changed, killed",
          DURABLE,
          {SIZE},
@@ -494,12 +494,12 @@ const std::vector<Case> &past_cases()
          0,
          nullptr,
          ~0u},
-        {"domain changed, durable", MSYNC, {SIZE}, before_a_log, get_a_log, 0, nullptr, ~0u},
+        {"domain changed, durable", DISK, {SIZE}, before_a_log, get_a_log, 0, nullptr, ~0u},
         {"two dead", ALL, {SIZE}, before_two_dead, two_dead},
         {"dead in a commit", ALL, {SIZE}, before_commit, dead_in_commit},
         {"long lane, dead in a commit", PMEM, {LARGE}, before_long, dead_in_long_commit},
         {"long lane, dead in an unmap", PMEM, {LARGE}, before_long, dead_in_long_unmap},
-        {"full log, dead", MSYNC, {SIZE}, before_full_log, go_round},
+        {"full log, dead", DISK, {SIZE}, before_full_log, go_round},
         {"dead in a deploy", ALL, {SIZE}, before_plain, dead_in_deploy},
     };
     return cases;

@@ -225,7 +225,7 @@ void dies_in_deploy(Actor &a)
 // stays.
 void dies_in_a_word(Actor &a)
 {
-    const uint64_t moments = a.random.below(10) + (a.domain == ATO_DOMAIN_MSYNC ? 9 : 0);
+    const uint64_t moments = a.random.below(10) + (a.domain == ATO_DOMAIN_DISK ? 9 : 0);
     a.beside([&] {
         Mapping *m = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
         Peer::die_within(moments);
@@ -281,7 +281,7 @@ const std::vector<Case> &peer_cases()
     static const std::vector<Case> cases = {
         {"peers, in a page", ALL, {SIZE}, before_plain, dies<change_page>, DEATHS},
         {"peers, in several pages", COSTLY, {SIZE}, before_plain, dies<change_pages>, DEATHS},
-        {"peers, in many pages", MSYNC, {48 * PAGE}, before_plain, dies<change_many_pages>, FEW},
+        {"peers, in many pages", DISK, {48 * PAGE}, before_plain, dies<change_many_pages>, FEW},
         {"peers, in a transaction", COSTLY, {SIZE}, before_plain, dies<change_in_steps>, DEATHS},
         {"peers, in other calls", COSTLY, {SIZE}, before_plain, dies<change_no_byte>, DEATHS},
         {"peers, in a deploy", COSTLY, {SIZE}, before_plain, dies_in_deploy, DEATHS},

@@ -54,7 +54,7 @@ void cut_in(Actor &a, void (*changes)(Actor &a), bool (*matters)(const Event &e,
         a.deploy(m, 0,
                  m->bytes); // the original has no stores after this, and is durable
     Loss loss = loss_of(a.domain);
-    Media media(a.world.look(), loss, a.domain != ATO_DOMAIN_MSYNC);
+    Media media(a.world.look(), loss, a.domain != ATO_DOMAIN_DISK);
     Trace t;
     a.world.record(&t);
     changes(a);

@@ -122,7 +122,7 @@ void Explorer::go()
         if (what.before)
             what.before(actor);
         Life life{{},
-                  Media(w.look(), loss, domain != ATO_DOMAIN_MSYNC, mutation),
+                  Media(w.look(), loss, domain != ATO_DOMAIN_DISK, mutation),
                   0,
                   nowhere,
                   standins::get_boot()};
@@ -442,7 +442,7 @@ void Explorer::live(const Life &before, const Media &media, const Place &place, 
 {
     bool power = after == After::PowerCut || loss == Loss::Process;
     Life life{{},
-              power ? Media(image, loss, domain != ATO_DOMAIN_MSYNC, mutation) : media,
+              power ? Media(image, loss, domain != ATO_DOMAIN_DISK, mutation) : media,
               before.depth + 1,
               place,
               0};

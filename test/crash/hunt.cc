@@ -39,7 +39,7 @@ bool may_show(const Mutant &m, const Combination &c)
 {
     bool orders = m.mutation.fault == Fault::Drop || m.mutation.fault == Fault::Delay;
     bool fence = m.fault.find(" fence") != std::string::npos;
-    return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && c.domain == ATO_DOMAIN_MSYNC);
+    return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && c.domain == ATO_DOMAIN_DISK);
 }
 
 Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t seed)

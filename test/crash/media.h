@@ -2,7 +2,7 @@
 //
 // The rules of loss: which parts of a run may be on the media after a crash.
 //
-// Loss::Power (domains pmem and msync). Lines of 64 bytes are independent of one another. In a line
+// Loss::Power (domains pmem and disk). Lines of 64 bytes are independent of one another. In a line
 // cached stores persist as a prefix of their order; the last of that prefix, a memcpy, may persist
 // in any subset of its 8-byte chunks. Streamed (non-temporal) chunks persist in any subset until
 // their thread's fence. A flush captures the cached stores to its lines, and all stores of dead

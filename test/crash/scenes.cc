@@ -24,7 +24,7 @@ static std::vector<uint64_t> garbage(Actor &a, uint64_t bytes)
 void litter(Actor &a, int file)
 {
     std::string own = ".ato/" + std::to_string(a.world.number_of(file));
-    if (a.domain == ATO_DOMAIN_MSYNC) {
+    if (a.domain == ATO_DOMAIN_DISK) {
         a.world.poke(own, LOG_RING_AT, garbage(a, birth_ring_bytes));
         return;
     }

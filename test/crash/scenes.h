@@ -10,14 +10,14 @@
 namespace crash
 {
 
-constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_MSYNC |
+constexpr unsigned ALL = 1u << ATO_DOMAIN_PMEM | 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_DISK |
                          1u << ATO_DOMAIN_PROCESS;
 constexpr unsigned DURABLE = ALL & ~(1u << ATO_DOMAIN_PROCESS);
 constexpr unsigned PMEM = 1u << ATO_DOMAIN_PMEM;
-constexpr unsigned MSYNC = 1u << ATO_DOMAIN_MSYNC; // where a file has a log
-constexpr unsigned REFLECTED = ALL & ~MSYNC;       // and where it has a reflection
+constexpr unsigned DISK = 1u << ATO_DOMAIN_DISK; // where a file has a log
+constexpr unsigned REFLECTED = ALL & ~DISK;      // and where it has a reflection
 // For slow cases, with large files or two of them: the domains where most may be lost.
-constexpr unsigned COSTLY = PMEM | MSYNC;
+constexpr unsigned COSTLY = PMEM | DISK;
 constexpr unsigned RTM = 1u << ATO_DOMAIN_EADR | 1u << ATO_DOMAIN_PROCESS;
 
 // Six pages, the last one not whole and ending within a slice and a word.

@@ -158,7 +158,7 @@ struct Seams {
         if (dead())
             return 0;
         pause();
-        if (trace() && p->domain == PERSIST_MSYNC) {
+        if (trace() && p->domain == PERSIST_DISK) {
             see_times();
             range(emit(Kind::Sync, site), address, n);
         } else if (trace() && p->domain == PERSIST_PMEM && !streamed) {

@@ -8,7 +8,7 @@ namespace crash
 
 const char *name_of(Kind kind)
 {
-    static const char *const names[] = {"store",     "stream", "flush",  "fence",  "msync",
+    static const char *const names[] = {"store",     "stream", "flush",  "fence",  "disk",
                                         "fsync",     "make",   "rename", "remove", "resize",
                                         "attribute", "times",  "death",  "allow"};
     return names[static_cast<int>(kind)];

@@ -128,7 +128,7 @@ def layout_table():
 def record(sequence, state, known, clean=(0, 0, 0), boot=bytes(16), shm=0):
     head = b'AMANFEST'
     head += struct.pack('<II', 3, 3)                      # version, format log
-    head += struct.pack('<II', 3, state)                  # domain msync
+    head += struct.pack('<II', 3, state)                  # domain disk
     head += struct.pack('<Q', sequence)
     head += bytes(range(16))                              # id
     head += struct.pack('<QQ', 123456789, 2049)           # inode, device

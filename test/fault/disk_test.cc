@@ -76,7 +76,7 @@ class FullDisk : public testing::TestWithParam<Medium>
     int sweep_all(const std::vector<Scene> &scenes, long least)
     {
         return support::in_child([&] {
-            const int domain = is_logged() ? ATO_DOMAIN_MSYNC : ATO_DOMAIN_PROCESS;
+            const int domain = is_logged() ? ATO_DOMAIN_DISK : ATO_DOMAIN_PROCESS;
             if (!hazards::alone() || !hazards::mount_medium(GetParam(), disk, 24))
                 return hazards::NO_SCENE;
             for (const Scene &scene : scenes)

@@ -23,8 +23,8 @@ namespace fault
 
 using namespace support;
 
-static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
-static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
+static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK};
+static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_DISK};
 
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
                         LONG = 249 * 4096;
@@ -208,7 +208,7 @@ static void killed_in_memory(World &w)
 {
     w.options.domain = ATO_DOMAIN_PROCESS;
     killed(w);
-    w.options.domain = ATO_DOMAIN_MSYNC;
+    w.options.domain = ATO_DOMAIN_DISK;
 }
 
 static bool map(World &w)
@@ -262,7 +262,7 @@ std::vector<Scene> scenes_of_maps()
         {"MapOfARestoredFile", MAPS, BYTES, TWO, restored, {}, map, {}},
         {"MapOfWhatOthersWrote", MAPS, BYTES, TWO, written_by_others, {}, map, {}},
         {"MapOfAFileWithALostReflection", MAPS, BYTES, TWO, lost_reflection, {}, map, {}},
-        {"MapInAStrongerDomain", MAPS, BYTES, {ATO_DOMAIN_MSYNC}, killed_in_memory, {}, map, {}},
+        {"MapInAStrongerDomain", MAPS, BYTES, {ATO_DOMAIN_DISK}, killed_in_memory, {}, map, {}},
         {"MapOnceMore", MAPS, BYTES, TWO, {}, map_once_more, map, {}},
     };
 }

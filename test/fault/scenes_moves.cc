@@ -24,8 +24,8 @@ namespace fault
 
 using namespace support;
 
-static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
-static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
+static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK};
+static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_DISK};
 static const std::vector<int> REFLECTED = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM};
 
 static constexpr size_t BYTES = 8 * 4096 + 100, GROWN = 11 * 4096 + 300, SHRUNK = 3 * 4096 + 70,
@@ -275,7 +275,7 @@ static bool has_guard(World &w)
 
 static bool was_said(World &w)
 {
-    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    const bool logged = w.options.domain == ATO_DOMAIN_DISK;
     return w.said.size == BYTES && (w.said.slices_in_reflection > 10) == !logged;
 }
 
@@ -343,16 +343,15 @@ std::vector<Scene> scenes_of_moves()
         write("WriteInAPageBack", BYTES, REFLECTED, map_and_write, 4096 + 70, 777),
         write("WriteThatMakesTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map, 100, LONG),
         write("WriteByTheLongLane", LARGE, {ATO_DOMAIN_PROCESS}, map_and_write_all, 100, LONG),
-        write("WriteThatMakesTheLogLonger", LARGE, {ATO_DOMAIN_MSYNC}, map_and_write, 100, LONG),
-        write("WriteThatEmptiesTheLog", LARGE, {ATO_DOMAIN_MSYNC}, map_and_fill_the_log, 100, LONG),
+        write("WriteThatMakesTheLogLonger", LARGE, {ATO_DOMAIN_DISK}, map_and_write, 100, LONG),
+        write("WriteThatEmptiesTheLog", LARGE, {ATO_DOMAIN_DISK}, map_and_fill_the_log, 100, LONG),
         write("WriteOfTheFirstTwoPages", BYTES, EVERY, map, 4096 - 300, 9000),
         write("WriteByTheManifest", BYTES, REFLECTED, map_and_write, 4096 - 300, 9000),
         write("WriteOfManyPages", MANY, EVERY, map, 100, 40 * 4096),
         write("WriteThatComesHome", BYTES, EVERY, map_and_write, 4096 - 300, 9000, ATO_EAGER),
         write("WriteOfOnePageThatComesHome", BYTES, TWO, map, 4096 + 30, 1000, ATO_EAGER),
         write("WriteUnderThePolicyEager", BYTES, TWO, map_to_write_eagerly, 4096 - 300, 9000),
-        write("WriteAfterADeath", BYTES, {ATO_DOMAIN_MSYNC}, map_where_another_dies, 4096 + 10,
-              777),
+        write("WriteAfterADeath", BYTES, {ATO_DOMAIN_DISK}, map_where_another_dies, 4096 + 10, 777),
         {"WriteOfWhatIsEqualInPart",
          MOVES,
          BYTES,
@@ -413,7 +412,7 @@ std::vector<Scene> scenes_of_moves()
         {"CopyWithinAFile",
          MOVES,
          BYTES,
-         {ATO_DOMAIN_MSYNC},
+         {ATO_DOMAIN_DISK},
          {},
          then(map, expect_move),
          copy_within,

@@ -17,8 +17,8 @@ namespace fault
 
 using namespace support;
 
-static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC};
-static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC};
+static const std::vector<int> EVERY = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK};
+static const std::vector<int> TWO = {ATO_DOMAIN_PROCESS, ATO_DOMAIN_DISK};
 
 static constexpr size_t BYTES = 8 * 4096 + 100, CHUNK = 512 * 4096, LONG = 249 * 4096;
 

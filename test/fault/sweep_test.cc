@@ -69,7 +69,7 @@ static bool has_to_be_told(const std::string &name, int error)
     static const std::set<std::string> all = {
         "calloc",       "fallocate64", "fchmod",  "fdatasync",   "fdopendir",
         "fremovexattr", "fsetxattr",   "fsync",   "ftruncate64", "getcwd",
-        "malloc",       "mkdirat",     "msync",   "pread64",     "pwrite64",
+        "malloc",       "mkdirat",     "disk",    "pread64",     "pwrite64",
         "readdir64",    "readlink",    "realloc", "statx"};
     return all.count(name) && error != EINTR; // EINTR is tried again
 }
@@ -80,10 +80,10 @@ static unsigned may_be_swallowed(const Case &c, const std::string &name)
     const std::string scene = c.scene.name;
     // Errors after the size word do not undo it: a later growth or unmap clears the rest, and a failed medium
     // has poisoned the file.
-    if (scene == "Shrink" && (name == "pread64" || name == "msync"))
+    if (scene == "Shrink" && (name == "pread64" || name == "disk"))
         return 2;
     // The bytes are committed, or read, and are only deployed afterwards; the file is EIO from then on.
-    if ((name == "msync" || name == "fallocate64") &&
+    if ((name == "disk" || name == "fallocate64") &&
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
@@ -92,7 +92,7 @@ static unsigned may_be_swallowed(const Case &c, const std::string &name)
         (scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 2;
     // Only whether another program has cut the log: asked after a sync, and before the log gets longer.
-    if (name == "statx" && c.domain == ATO_DOMAIN_MSYNC && scene.find("Map") != 0)
+    if (name == "statx" && c.domain == ATO_DOMAIN_DISK && scene.find("Map") != 0)
         return scene == "WriteThatMakesTheLogLonger" ? 2 : 1;
     // A failed recovery is tried again, as long as one is due.
     if (scene == "MapAfterAKillInACommit" || scene == "MapAfterAKillInALongCommit")
@@ -184,10 +184,10 @@ TEST_P(LongSweep, EveryCallFailsAndAllAfterIt)
     std::cout << worlds_ << " worlds\n";
 }
 
-// A file in domain msync has a log, unless it was mapped in another domain before.
+// A file in domain disk has a log, unless it was mapped in another domain before.
 static bool depends_on_format(const Scene &s, int domain)
 {
-    return domain != ATO_DOMAIN_MSYNC || s.name == std::string("MapInAStrongerDomain");
+    return domain != ATO_DOMAIN_DISK || s.name == std::string("MapInAStrongerDomain");
 }
 
 static std::vector<Case> cases(bool pmem)
@@ -204,7 +204,7 @@ static std::vector<Case> cases(bool pmem)
 
 static std::string name_of(const testing::TestParamInfo<Case> &info)
 {
-    static const char *const names[] = {"", "Pmem", "Eadr", "Msync", "Process"};
+    static const char *const names[] = {"", "Pmem", "Eadr", "Disk", "Process"};
     return info.param.scene.name + std::string(names[info.param.domain]);
 }
 
@@ -237,7 +237,7 @@ TEST(GivingBack, SyncsTheReflectionOnceForAllTurns)
     const injector::Heard heard = injector::end();
     EXPECT_GE(calls.count("fallocate"), 2) << "there was one turn only";
     EXPECT_EQ(std::count_if(heard.calls.begin(), heard.calls.end(),
-                            [](const Call &call) { return !strcmp(call.name, "msync"); }),
+                            [](const Call &call) { return !strcmp(call.name, "disk"); }),
               1);
 }
 

@@ -84,7 +84,7 @@ void another(const std::function<int()> &what, int status)
 void killed_in_a_write(World &w, size_t at, size_t bytes, int n)
 {
     const Bytes all = w.news(at, bytes, 4);
-    const bool logged = w.options.domain == ATO_DOMAIN_MSYNC;
+    const bool logged = w.options.domain == ATO_DOMAIN_DISK;
     const char *op = logged ? "scatter" : "store_word",
                *site = logged ? "commit/show." : "commit/commit.";
     another(

@@ -119,9 +119,9 @@ void apply(const lane_view &v, int domain, const Block &r, Format format)
     Block manifest(MANIFEST);
     uint64_t expected_size = 0, bytes;
     replay to = {};
-    // In domain msync all of the file is synced, and these bytes are in no file.
+    // In domain disk all of the file is synced, and these bytes are in no file.
     persist_init(&to.persist,
-                 static_cast<persist_domain>(domain == PERSIST_MSYNC ? +PERSIST_PROCESS : domain));
+                 static_cast<persist_domain>(domain == PERSIST_DISK ? +PERSIST_PROCESS : domain));
     own.record.format = format;
     snprintf(own.path, sizeof(own.path), "the file");
     to.own = &own;

@@ -142,9 +142,9 @@ TEST_P(SpaceOfMany, PagesBesideAnEndKeepTheSpaceThatTheyHave)
     };
     for (const Ends &ends :
          {Ends{ATO_DOMAIN_PROCESS, {LONG, 3 * PAGE + 100, LONG, 3 * PAGE + 100}},
-          Ends{ATO_DOMAIN_MSYNC, {LONG, 200 * PAGE + 100, LONG, 200 * PAGE + 100}},
+          Ends{ATO_DOMAIN_DISK, {LONG, 200 * PAGE + 100, LONG, 200 * PAGE + 100}},
           Ends{ATO_DOMAIN_PROCESS, {LONG, 700 * PAGE + 100, LONG, 700 * PAGE + 100}},
-          Ends{ATO_DOMAIN_MSYNC, {303 * PAGE + 100, 308 * PAGE, LONG}},
+          Ends{ATO_DOMAIN_DISK, {303 * PAGE + 100, 308 * PAGE, LONG}},
           Ends{ATO_DOMAIN_PROCESS, {303 * PAGE + 100, 308 * PAGE, LONG}}}) {
         SCOPED_TRACE(ends.bytes[1] / PAGE);
         size_t end = ends.bytes[0], kept = end / PAGE;
@@ -197,7 +197,7 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
     for (size_t i = FAR; i < FAR + 20; i += 2)
         expected = over(expected, i * PAGE, late);
     EXPECT_EQ(in_child([&] {
-                  Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+                  Mapped m(file, gather(ATO_DOMAIN_DISK));
                   PersistFaults faults;
                   faults.before = [&](const PersistCall &c) {
                       return std::string(c.op) == "flush_any" && has(c.site, "commit/commit.")
@@ -213,7 +213,7 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
     fill(ballast);
     read_anew(reflection_of(file));
     for (bool full : {true, false}) {
-        Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+        Mapped m(file, gather(ATO_DOMAIN_DISK));
         EXPECT_TRUE(m || (full && m.error == ENOSPC)) << m.sentence;
         EXPECT_TRUE(!m || m.read() == expected);
         if (full)
@@ -229,7 +229,7 @@ TEST_P(SpaceOfMany, FileOfMoreThanHalfADiskIsMadePlain)
         size_t pages, kept;
         unsigned threads;
         int domain; // in domain process the whole reflection is dirty
-    } ways[] = {{1536, 600, 1, ATO_DOMAIN_MSYNC}, {3584, 400, 3, ATO_DOMAIN_PROCESS}};
+    } ways[] = {{1536, 600, 1, ATO_DOMAIN_DISK}, {3584, 400, 3, ATO_DOMAIN_PROCESS}};
     for (const auto &way : ways) {
         SCOPED_TRACE(way.threads);
         make_sparse(file, way.pages * PAGE);
@@ -272,7 +272,7 @@ TEST_P(SpaceOfMany, FailedUnmapLeavesNoPageMarkedAsHavingSpace)
 {
     constexpr size_t MANY =
         1400; // space is given back chunk by chunk, and there are enough of them
-    for (int domain : {ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS}) {
         SCOPED_TRACE(domain);
         make_sparse(file, MANY * PAGE);
         Mapped m(file, gather(domain));
@@ -347,7 +347,7 @@ TEST_P(SpaceGivenBack, WaitingProcessesGetATurn)
         return m && m.read(CHUNK, PAGE) == bytes_of(1) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 1;
     });
     ASSERT_TRUE(other.is_ready());
-    Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+    Mapped m(file, gather(ATO_DOMAIN_DISK));
     for (size_t i = 0; i < CHUNKS; i++)
         ASSERT_TRUE(m.write(i * CHUNK, bytes_of(i))) << m.sentence;
     fill_but(ballast, 1024 * PAGE);
@@ -415,7 +415,7 @@ TEST_P(SpaceGivenBack, KillsLoseNothing)
         SCOPED_TRACE("killed before call " + std::to_string(k));
         make_sparse(file, before.size());
         const int how = in_child([&] {
-            Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+            Mapped m(file, gather(ATO_DOMAIN_DISK));
             if (!m || !m.write(0, before))
                 return 1;
             FsFaults faults;

@@ -29,7 +29,7 @@ const Bytes OLD = pattern(SIZE, 1), NEWS = pattern(SIZE, 2);
 
 ato_options wish()
 {
-    return options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER, ATO_NO_RTM);
+    return options(ATO_DOMAIN_DISK, ATO_READ_GATHER, ATO_NO_RTM);
 }
 
 bool is_poisoned(const Mapped &m)

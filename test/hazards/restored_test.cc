@@ -434,7 +434,7 @@ TEST_F(Moved, FileInASnapshotIsAdoptedBesideItsMappedSource)
                                      "/dev/shm/image && mount -o loop /dev/shm/image . && cd '" +
                                          volume + "' && btrfs subvolume create a"))
             return hazards::NO_SCENE;
-        const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+        const ato_options o = options(ATO_DOMAIN_DISK, ATO_READ_GATHER);
         write_file(volume + "/a/file", old);
         Mapped m(volume + "/a/file", o);
         EXPECT_TRUE(m && m.write(3000, pattern(6000, 2))) << m.sentence;

@@ -116,7 +116,7 @@ TEST_P(Space, MetaPageThatIsAHoleInPartIsEnospcWhenItIsMappedAfterAKill)
     const Bytes expected = over(content, PAGE, pattern(PAGE, 2));
     write_file(file, content);
     EXPECT_EQ(in_child([&] {
-                  Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+                  Mapped m(file, gather(ATO_DOMAIN_DISK));
                   _exit(m && m.write(PAGE, pattern(PAGE, 2)) ? 0 : 1);
                   return 1;
               }),
@@ -124,7 +124,7 @@ TEST_P(Space, MetaPageThatIsAHoleInPartIsEnospcWhenItIsMappedAfterAKill)
     dig(reflection_of(file), 2048, 2048);
     fill(ballast);
     for (bool full : {true, false}) {
-        Mapped m(file, gather(ATO_DOMAIN_MSYNC));
+        Mapped m(file, gather(ATO_DOMAIN_DISK));
         EXPECT_EQ(!m, full && GetParam().name == std::string(EXT4_1K.name)) << m.sentence;
         if (m)
             EXPECT_EQ(m.read(), expected);

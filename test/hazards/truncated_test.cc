@@ -298,7 +298,7 @@ TEST(TruncatedOnADisk, CallsFailWithEio)
                       TempDir dir(disk_folder());
                       const std::string path = dir / "file";
                       write_file(path, pattern(SIZE, 1));
-                      Subject s(path, ATO_DOMAIN_MSYNC);
+                      Subject s(path, ATO_DOMAIN_DISK);
                       if (!s.m || !s.begin() || !cut(file_of(path, target), 4096))
                           return 1;
                       for (int i = 0; i < Subject::CALLS; i++)

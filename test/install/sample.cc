@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         return 1;
     ato_options options = {};
     options.struct_size = sizeof(options);
-    options.domain = ATO_DOMAIN_MSYNC;
+    options.domain = ATO_DOMAIN_DISK;
     void *at = ato_mmap_opt(100000, fd, 0, &options);
     close(fd);
     bool good = at != MAP_FAILED && ato_ftruncate(at, 100000) == 0 && ato_memset(at, 'x', 100000) &&

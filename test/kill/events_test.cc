@@ -442,7 +442,7 @@ Parameters in(const std::vector<int> &all_domains, bool (*fits)(const Story &s))
     for (int domain : domains(all_domains))
         for (const Story &s : stories)
             if (fits(s) && ((s.flags & ATO_NO_RTM) || domain == ATO_DOMAIN_PROCESS) &&
-                !(domain == ATO_DOMAIN_MSYNC && holds_nothing(s)))
+                !(domain == ATO_DOMAIN_DISK && holds_nothing(s)))
                 all.emplace_back(domain, s);
     return all;
 }
@@ -453,12 +453,12 @@ std::string name_of(const testing::TestParamInfo<std::tuple<int, Story>> &info)
 }
 
 INSTANTIATE_TEST_SUITE_P(In, KilledAlone,
-                         testing::ValuesIn(in({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(in({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                ATO_DOMAIN_PROCESS},
                                               [](const Story &) { return true; })),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(In, KilledBesideOthers,
-                         testing::ValuesIn(in({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC},
+                         testing::ValuesIn(in({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK},
                                               [](const Story &s) {
                                                   return s.dead.empty() && !s.has(Step::Guard) &&
                                                          !s.has(Step::Restore);

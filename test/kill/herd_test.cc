@@ -72,9 +72,9 @@ static std::vector<Case> cases()
         {"ReadOnly", {ATO_DOMAIN_PMEM, 0, 3, 2, 1, memory, {}, true}, 2000},
     };
     if (!rig::is_second_round()) {
-        all.push_back({"Msync", {ATO_DOMAIN_MSYNC, 0}, 2000});
-        all.push_back({"MsyncThreads", {ATO_DOMAIN_MSYNC, 0, 2, 1, 3}, 1000});
-        all.push_back({"MsyncOnDisk", {ATO_DOMAIN_MSYNC, 0, 2, 1, 1, disk}, 2000});
+        all.push_back({"Disk", {ATO_DOMAIN_DISK, 0}, 2000});
+        all.push_back({"DiskThreads", {ATO_DOMAIN_DISK, 0, 2, 1, 3}, 1000});
+        all.push_back({"OnDisk", {ATO_DOMAIN_DISK, 0, 2, 1, 1, disk}, 2000});
     }
     return all;
 }

@@ -95,7 +95,7 @@ class Lanes : public testing::TestWithParam<int>
             changed.wait(hold, [] { return stopped; });
         }
         /* While a commit is not in the file, a log has only the room that it had. */
-        for (unsigned version = GetParam() == ATO_DOMAIN_MSYNC ? 6 : 2; version < 8; version++)
+        for (unsigned version = GetParam() == ATO_DOMAIN_DISK ? 6 : 2; version < 8; version++)
             for (size_t record = 1; record < RECORDS; record++)
                 for (Mapped &m : files)
                     write(m, place_of(record), pattern(RECORD, version));
@@ -158,7 +158,7 @@ TEST_P(Lanes, LongCommitCutAmongItsFlipsIsFinishedBesideOtherCommits)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Lanes,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})),
                          [](const auto &info) { return rig::domain_name(info.param); });
 

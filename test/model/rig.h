@@ -308,7 +308,7 @@ inline std::string policy_name(int policy)
     return names[policy - ATO_READ_LAZY];
 }
 
-/* With the second format of the reflection, which a log has not: domain msync was tested in the first round. */
+/* With the second format of the reflection, which a log has not: domain disk was tested in the first round. */
 inline bool is_second_round()
 {
     const char *format = getenv("ATO_FORMAT");
@@ -317,7 +317,7 @@ inline bool is_second_round()
 
 inline std::string domain_name(int domain)
 {
-    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Msync", "Process"};
+    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Disk", "Process"};
     return names[domain];
 }
 

@@ -26,7 +26,7 @@ std::vector<Setup> setups()
 {
     std::vector<Setup> all;
     for (int policy : {ATO_READ_LAZY, ATO_READ_GATHER, ATO_READ_EAGER})
-        for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})
+        for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS})
             for (Commit commit : {Commit::Single, Commit::Rtm, Commit::Journal}) {
                 Setup s{policy, domain, commit};
                 if (commit != Commit::Rtm || rtm_may_commit(s))
@@ -35,7 +35,7 @@ std::vector<Setup> setups()
     /* A folder where msync has an effect. */
     for (int policy : {ATO_READ_LAZY, ATO_READ_EAGER})
         for (Commit commit : {Commit::Single, Commit::Journal})
-            all.push_back({policy, ATO_DOMAIN_MSYNC, commit, rig::Medium::Disk});
+            all.push_back({policy, ATO_DOMAIN_DISK, commit, rig::Medium::Disk});
     return all;
 }
 
@@ -395,7 +395,7 @@ void World::step()
         {30, "copy in", &World::copy_in}, {25, "copy out", &World::copy_out},
         {8, "memset", &World::fill},      {20, "copy across", &World::copy_across},
         {8, "deploy", &World::deploy},    {3, "reclaim", &World::reclaim},
-        {3, "msync", &World::sync},       {3, "map again", &World::map_again},
+        {3, "disk", &World::sync},        {3, "map again", &World::map_again},
         {2, "grow", &World::grow},        {1, "make plain", &World::start_plain},
     };
     const auto &op = random.weighted(operations);

@@ -133,7 +133,7 @@ class Commit : public testing::TestWithParam<Statement>
     static bool looks_at_log(const injector::Fault &fault)
     {
         const char *domain = getenv("ATO_DURABILITY");
-        return domain && !strcmp(domain, "msync") && !strcmp(fault.call.name, "statx");
+        return domain && !strcmp(domain, "disk") && !strcmp(fault.call.name, "statx");
     }
 
     /* In a process of its own. */

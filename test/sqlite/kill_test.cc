@@ -124,7 +124,7 @@ static std::vector<Script> scripts()
                                     any = {"off", "normal", "full", "extra"};
     return {
         {"Both", rollback, safe, nullptr, true},
-        {"BothMsync", rollback, safe, "msync", true},
+        {"BothDisk", rollback, safe, "disk", true},
         {"BothProcess", rollback, safe, "process", true},
         {"EachInMemory", {"memory"}, any, nullptr, false},
         {"EachWithoutSync", rollback, {"off"}, nullptr, false},
@@ -132,7 +132,7 @@ static std::vector<Script> scripts()
         {"EachByWal", {"wal"}, any, nullptr, false},
         {"EachByAnyMode", {"wal", "delete", "persist"}, safe, nullptr, false},
         {"BothBySeveral", rollback, safe, nullptr, true, 3},
-        {"BothMsyncBySeveral", rollback, safe, "msync", true, 3, rig::Medium::Disk},
+        {"BothDiskBySeveral", rollback, safe, "disk", true, 3, rig::Medium::Disk},
         {"BothProcessBySeveral", rollback, safe, "process", true, 3, rig::Medium::Disk},
         {"EachByWalBySeveral", {"wal"}, any, nullptr, false, 3},
     };

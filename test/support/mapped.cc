@@ -20,7 +20,7 @@ bool sparse()
 std::vector<int> domains(std::vector<int> all)
 {
     if (sparse())
-        all.erase(std::remove(all.begin(), all.end(), ATO_DOMAIN_MSYNC), all.end());
+        all.erase(std::remove(all.begin(), all.end(), ATO_DOMAIN_DISK), all.end());
     return all;
 }
 

@@ -38,7 +38,7 @@ class Environment
             GTEST_SKIP() << (why);                                                                 \
     } while (0)
 
-// Of the domains that a test is for, those of this round: in domain msync there is no second format.
+// Of the domains that a test is for, those of this round: in domain disk there is no second format.
 std::vector<int> domains(std::vector<int> all);
 
 ato_options options(int domain = ATO_DOMAIN_AUTO, int policy = ATO_READ_DEFAULT,

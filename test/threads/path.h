@@ -27,9 +27,9 @@ inline std::string name_of(const Path &p)
 {
     const bool journal = p.flags & ATO_NO_RTM || p.domain == ATO_DOMAIN_PMEM;
     return rig::policy_name(p.policy) + rig::domain_name(p.domain) +
-           (p.domain == ATO_DOMAIN_MSYNC ? "Log"
-            : journal                    ? "Journal"
-                                         : "Rtm");
+           (p.domain == ATO_DOMAIN_DISK ? "Log"
+            : journal                   ? "Journal"
+                                        : "Rtm");
 }
 
 inline void PrintTo(const Path &p, std::ostream *out)
@@ -46,7 +46,7 @@ inline std::vector<Path> all_paths()
         all.push_back({policy, ATO_DOMAIN_PMEM, 0});
     }
     if (!rig::is_second_round())
-        all.push_back({ATO_READ_LAZY, ATO_DOMAIN_MSYNC, 0});
+        all.push_back({ATO_READ_LAZY, ATO_DOMAIN_DISK, 0});
     return all;
 }
 

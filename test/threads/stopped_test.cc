@@ -128,7 +128,7 @@ TEST_P(Stopped, ReadersDoNotWaitForAWriterAndSeeTheOldBytes)
     /* Writes and deploys of other pages do not wait either. (But what brings a log home waits for all commits in it.) */
     bytes[BYTES - 1] ^= 1;
     EXPECT_TRUE(ato_memcpy(map.base + BYTES - 1, &bytes[BYTES - 1], 1));
-    if (path.domain != ATO_DOMAIN_MSYNC) {
+    if (path.domain != ATO_DOMAIN_DISK) {
         EXPECT_EQ(ato_deploy(map.base + BYTES - 1, 1), 0);
     }
 
@@ -148,8 +148,7 @@ static std::vector<Case> cases()
         for (Stop stop : {Stop::Reserved, Stop::Copied, Stop::Durable, Stop::Home})
             /* After eager writes there is nothing to deploy; a log has no invalid homes. */
             if ((stop != Stop::Home || path.policy != ATO_READ_EAGER) &&
-                (path.domain != ATO_DOMAIN_MSYNC || stop == Stop::Reserved ||
-                 stop == Stop::Durable))
+                (path.domain != ATO_DOMAIN_DISK || stop == Stop::Reserved || stop == Stop::Durable))
                 all.emplace_back(path, stop);
     return all;
 }

@@ -239,7 +239,7 @@ TEST_P(Whole, ReadersOfAnEpochSeeEachWriteWholeAndOthersEachCommit)
     auto sync = [&] {
         while (!over) {
             if (ato_msync(writers.base, PAGES * PAGE, MS_SYNC) < 0)
-                fail_call("msync");
+                fail_call("disk");
             std::this_thread::yield();
         }
     };
@@ -269,7 +269,7 @@ TEST(EpochOfManyPages, AReaderMissesNoWriteWhileItIsCommitted)
     rig::Folder folder;
     ASSERT_TRUE(rig::write_file(folder / "file", std::vector<unsigned char>(MANY * PAGE, 0)));
     rig::Map map(folder / "file", MANY * PAGE,
-                 rig::options(ATO_READ_GATHER, ATO_DOMAIN_MSYNC, ATO_EPOCHS));
+                 rig::options(ATO_READ_GATHER, ATO_DOMAIN_DISK, ATO_EPOCHS));
     ASSERT_TRUE(map.base) << ato_errormsg();
     std::atomic<uint64_t> told{0}, missed{0}, failed{0};
     std::atomic<bool> over{false};

@@ -106,7 +106,7 @@ static int act(const std::string &what, const std::string &path)
                        ato_deploy(m.base, 9000) == 0;
         return !good || ato_tx_abort(tx) < 0 || m.unmap(ATO_UNMAP_SPATIAL) < 0;
     }
-    if (what == "logged") // in domain msync
+    if (what == "logged") // in domain disk
         return m.write(2000, pattern(9000, 3)) ? (_exit(CUT), 0) : 10;
     if (what == "large") {
         constexpr size_t MANY = 250 * 4096; // more pages than a small lane takes

@@ -26,7 +26,7 @@ class Doctor(Lab):
 
     def test_shows_what_a_domain_survives(self):
         for domain, words in ('process', 'They are not when the kernel crashes'), \
-                             ('msync', 'each write waits for the disk'), ('pmem', 'a power cut'):
+                             ('disk', 'each write waits for the disk'), ('pmem', 'a power cut'):
             text = self.out('doctor', self.dir, ATO_DURABILITY=domain)
             self.assertIn(f"gets the durability domain '{domain}'", text)
             self.assertIn(words, text)
@@ -142,7 +142,7 @@ class Bench(Lab):
 
     def test_measures_each_operation_in_each_domain_and_removes_its_files(self):
         names = None
-        for domain in 'process', 'pmem', 'eadr', 'msync':
+        for domain in 'process', 'pmem', 'eadr', 'disk':
             found = self.json('bench', '--time', '1', self.dir, ATO_DURABILITY=domain)
             self.assertEqual((found['folder'], found['error']), (self.dir, None))
             self.assertEqual(found['domain'], domain)

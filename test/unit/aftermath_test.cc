@@ -160,7 +160,7 @@ TEST_F(Aftermath, SessionOfACleanFileFlushesNothingAtItsEnd)
 // After a power cut the time on the disk is compared with the time in the manifest.
 TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS}) {
         Mapped m(path, options(domain));
         ASSERT_TRUE(m && m.write(0, new_)) << m.sentence;
         std::vector<std::string> before = calls_before_clean(m);
@@ -174,7 +174,7 @@ TEST_F(Aftermath, TimeOfAWrittenFileIsDurableBeforeTheManifestHoldsIt)
 // library counts no write.
 TEST_F(Aftermath, TimeThatTheKernelMovedIsDurableBeforeTheManifestHoldsIt)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS}) {
         {
             Mapped m(path, options(domain));
             ASSERT_TRUE(m) << m.sentence;

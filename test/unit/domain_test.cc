@@ -23,7 +23,7 @@ TEST(Domain, NamesAndNumbersMatch)
 {
     EXPECT_STREQ(domain_name(PERSIST_PMEM), "pmem");
     EXPECT_STREQ(domain_name(PERSIST_EADR), "eadr");
-    EXPECT_STREQ(domain_name(PERSIST_MSYNC), "msync");
+    EXPECT_STREQ(domain_name(PERSIST_DISK), "disk");
     EXPECT_STREQ(domain_name(PERSIST_PROCESS), "process");
     EXPECT_EQ(domain_name(5), nullptr);
     EXPECT_EQ(domain_name(-1), nullptr);
@@ -44,7 +44,7 @@ TEST(Domain, NoNameMeansDetectionAndAnUnknownNameIsEinval)
 
 TEST(Domain, WeakerOfTwoIsTheDomainThatPromisesLess)
 {
-    const persist_domain strong_to_weak[] = {PERSIST_PMEM, PERSIST_EADR, PERSIST_MSYNC,
+    const persist_domain strong_to_weak[] = {PERSIST_PMEM, PERSIST_EADR, PERSIST_DISK,
                                              PERSIST_PROCESS};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
@@ -65,7 +65,7 @@ TEST(Domain, OfTmpfsIsProcess)
     EXPECT_EQ(domain_of(fd), PERSIST_PROCESS);
 }
 
-TEST(Domain, OfADiskIsMsync)
+TEST(Domain, OfADiskIsDisk)
 {
     std::string disk = disk_folder();
     if (disk.empty())
@@ -78,7 +78,7 @@ TEST(Domain, OfADiskIsMsync)
         munmap(dax, 4096);
         GTEST_SKIP() << disk << " is on persistent memory";
     }
-    EXPECT_EQ(domain_of(fd), PERSIST_MSYNC);
+    EXPECT_EQ(domain_of(fd), PERSIST_DISK);
 }
 
 TEST(Domain, EveryDomainMapsAFileOnTmpfs)
@@ -86,7 +86,7 @@ TEST(Domain, EveryDomainMapsAFileOnTmpfs)
     TempDir dir;
     write_file(dir / "file", Bytes(8192, 7));
     Fd fd(dir / "file");
-    for (persist_domain d : {PERSIST_PMEM, PERSIST_EADR, PERSIST_MSYNC, PERSIST_PROCESS}) {
+    for (persist_domain d : {PERSIST_PMEM, PERSIST_EADR, PERSIST_DISK, PERSIST_PROCESS}) {
         void *at = domain_map(d, nullptr, 8192, PROT_READ | PROT_WRITE, fd, 0);
         ASSERT_NE(at, MAP_FAILED);
         EXPECT_EQ(static_cast<char *>(at)[8191], 7);
@@ -94,7 +94,7 @@ TEST(Domain, EveryDomainMapsAFileOnTmpfs)
         EXPECT_EQ(again, at);
         munmap(at, 8192);
     }
-    void *memory = domain_map(PERSIST_MSYNC, nullptr, 4096, PROT_READ, -1, 0); // no file's
+    void *memory = domain_map(PERSIST_DISK, nullptr, 4096, PROT_READ, -1, 0); // no file's
     ASSERT_NE(memory, MAP_FAILED);
     EXPECT_EQ(*static_cast<char *>(memory), 0);
     munmap(memory, 4096);

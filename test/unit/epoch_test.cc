@@ -192,7 +192,7 @@ TEST_P(Epoch, ReadersSeeWholeWrites)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Epoch,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 } // namespace

@@ -259,7 +259,7 @@ TEST_F(Fork, ChildOfAProcessWithLanesCanRecoverAnotherFile)
 
 TEST_F(Fork, ProcessThatIsKilledLosesNoAcknowledgedWrite)
 {
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS}) {
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS}) {
         write_file(path, content);
         int status = in_child([&] {
             Mapped m(path, options(domain));

@@ -70,7 +70,7 @@ TEST(Golden, ManifestIsWrittenByteForByte)
     persist_init(&p, PERSIST_PMEM);
     manifest_record r = {};
     int which = 1;
-    r.domain = PERSIST_MSYNC;
+    r.domain = PERSIST_DISK;
     r.format = LAYOUT_LOG;
     r.state = MANIFEST_IN_USE;
     for (int i = 0; i < 16; i++)
@@ -265,13 +265,13 @@ INSTANTIATE_TEST_SUITE_P(Format, GoldenLog, testing::Values(ATO_FORMAT_LOG));
 TEST_P(GoldenLog, OfAnotherWriterIsBroughtIntoTheFile)
 {
     ASSERT_EQ(in_child([&] {
-                  Mapped m(path, options(ATO_DOMAIN_MSYNC));
+                  Mapped m(path, options(ATO_DOMAIN_DISK));
                   _exit(m ? CUT : 1);
                   return 0;
               }),
               CUT);
     write_file(reflection_of(path), reflection);
-    Mapped m(path, options(ATO_DOMAIN_MSYNC));
+    Mapped m(path, options(ATO_DOMAIN_DISK));
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_TRUE(m.read() == after);
     ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0);

@@ -227,7 +227,7 @@ TEST_P(Growth, FileKeepsItsLengthIfAFailedGrowthCannotBeUndone)
 // the new one.
 TEST(GrowthOnDisk, FailureOfTheMediumPoisonsTheFile)
 {
-    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+    const ato_options o = options(ATO_DOMAIN_DISK, ATO_READ_GATHER);
     ato_options to_grow = o;
     to_grow.max_size = 1 << 24;
     TempDir dir;

@@ -43,7 +43,7 @@ inline void store_behind(const std::string &path, uint64_t at, size_t n)
 // A log holds nothing when the file was unmapped: then another program may give the file any length.
 inline bool has_log(int domain)
 {
-    return domain == ATO_DOMAIN_MSYNC;
+    return domain == ATO_DOMAIN_DISK;
 }
 
 class Growth : public testing::TestWithParam<int>

@@ -21,7 +21,7 @@ namespace
 
 INSTANTIATE_TEST_SUITE_P(Domains, Growth,
                          testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
-                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
+                                                    ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS})));
 
 class GrowthOfReflection : public Growth
 {

@@ -101,8 +101,8 @@ class Guard : public testing::TestWithParam<Where>
 INSTANTIATE_TEST_SUITE_P(
     Places, Guard,
     testing::Values(Where{ATO_DOMAIN_PMEM, 18, 2}, Where{ATO_DOMAIN_EADR, 0, 16},
-                    Where{ATO_DOMAIN_MSYNC, 4096 - 7, 16}, Where{ATO_DOMAIN_PROCESS, 5000, 1},
-                    Where{ATO_DOMAIN_PMEM, SIZE - 5, 5}, Where{ATO_DOMAIN_MSYNC, SIZE - 16, 16}));
+                    Where{ATO_DOMAIN_DISK, 4096 - 7, 16}, Where{ATO_DOMAIN_PROCESS, 5000, 1},
+                    Where{ATO_DOMAIN_PMEM, SIZE - 5, 5}, Where{ATO_DOMAIN_DISK, SIZE - 16, 16}));
 
 // Without a guard, a program that reads the file past libato gets bytes that are not its content.
 TEST_P(Guard, OthersSeeTheMaskUntilTheFileIsPlain)
@@ -111,7 +111,7 @@ TEST_P(Guard, OthersSeeTheMaskUntilTheFileIsPlain)
         Mapped m(path, wish());
         ASSERT_TRUE(m.write(at, Bytes(n, 0x11)));
         if (GetParam().domain !=
-            ATO_DOMAIN_MSYNC) { // there the file itself has all that is committed
+            ATO_DOMAIN_DISK) { // there the file itself has all that is committed
             EXPECT_EQ(seen(), plain()) << "stale bytes that look valid";
         }
         ASSERT_TRUE(m.write(at, plain()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A file that has a reflection is mapped in domain msync, where files have logs: the slices are brought home first, whatever fails meanwhile.
+// A file that has a reflection is mapped in domain disk, where files have logs: the slices are brought home first, whatever fails meanwhile.
 #include "support/child.h"
 #include "support/faults.h"
 #include "support/mapped.h"
@@ -59,10 +59,10 @@ class Homecoming : public testing::TestWithParam<Past>
         for (const Write &w : writes)
             put(w.at, pattern(w.n, 7));
     }
-    // Maps the file in domain msync, writes, and makes it plain.
+    // Maps the file in domain disk, writes, and makes it plain.
     void expect_log()
     {
-        Mapped m(file, options(ATO_DOMAIN_MSYNC));
+        Mapped m(file, options(ATO_DOMAIN_DISK));
         ASSERT_TRUE(m) << m.sentence;
         EXPECT_EQ(m.stat().format, ATO_FORMAT_LOG);
         EXPECT_EQ(m.read(), content);
@@ -98,7 +98,7 @@ TEST_P(Homecoming, LosesNothingWhereItIsCutOrFails)
                 faults.cut_at(k / 2);
             else
                 faults.fail_at(k / 2, ENOSPC);
-            Mapped m(file, options(ATO_DOMAIN_MSYNC));
+            Mapped m(file, options(ATO_DOMAIN_DISK));
             const bool is_over = static_cast<long>(faults.calls.size()) <= k / 2;
             const Bytes found = m ? m.read() : Bytes();
             if (!found.empty() && found != content)
@@ -112,7 +112,7 @@ TEST_P(Homecoming, LosesNothingWhereItIsCutOrFails)
         if (done)
             break;
         const bool plain = read_file(file) == content;
-        Mapped m(file, options(k % 3 ? ATO_DOMAIN_AUTO : ATO_DOMAIN_MSYNC));
+        Mapped m(file, options(k % 3 ? ATO_DOMAIN_AUTO : ATO_DOMAIN_DISK));
         ASSERT_TRUE(m) << m.sentence;
         ASSERT_EQ(m.read(), content);
         if (plain || m.stat().format == ATO_FORMAT_LOG) { // it was home: again from the beginning

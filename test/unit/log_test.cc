@@ -31,7 +31,7 @@ constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 256 << 10;
 
 ato_options logged()
 {
-    return options(ATO_DOMAIN_MSYNC);
+    return options(ATO_DOMAIN_DISK);
 }
 
 class LogFile : public testing::Test
@@ -72,7 +72,7 @@ TEST(LogChecksum, IsCrc32c)
 }
 
 // Whatever else is asked for.
-TEST_F(LogFile, IsThatOfEachFileInDomainMsync)
+TEST_F(LogFile, IsThatOfEachFileInDomainDisk)
 {
     for (const char *word : {"dense", "sparse", "log"})
         for (const int format : {ATO_FORMAT_AUTO, ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {

@@ -26,7 +26,7 @@ class Manifest : public testing::Test
     {
         persist_init(&p, PERSIST_PMEM);
         memset(&record, 0, sizeof(record));
-        record.domain = PERSIST_MSYNC;
+        record.domain = PERSIST_DISK;
         record.state = MANIFEST_IN_USE;
         record.inode = 1234;
     }
@@ -271,7 +271,7 @@ TEST_F(Manifest, RecordWithInvalidFieldsIsRefusedDespiteItsChecksum)
 
 TEST_F(Manifest, UpdateIsDurableWhenItReturnsAndFailsWithTheMedium)
 {
-    persist_init(&p, PERSIST_MSYNC);
+    persist_init(&p, PERSIST_DISK);
     support::PersistFaults faults;
     faults.before = [](const support::PersistCall &c) {
         return std::string(c.op) == "flush_data" ? EIO : support::GO_ON;

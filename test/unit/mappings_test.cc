@@ -166,7 +166,7 @@ TEST_F(Mappings, CopyFromOneToTheOtherIsACopyWithinTheFile)
 
 TEST_F(Mappings, WithAnotherDomainAreExdev)
 {
-    Mapped a(path, options(ATO_DOMAIN_MSYNC));
+    Mapped a(path, options(ATO_DOMAIN_DISK));
     ASSERT_TRUE(a);
     const std::pair<int, const char *> others[] = {
         {ATO_DOMAIN_PMEM, "pmem"}, {ATO_DOMAIN_EADR, "eadr"}, {ATO_DOMAIN_PROCESS, "process"}};
@@ -174,13 +174,13 @@ TEST_F(Mappings, WithAnotherDomainAreExdev)
         Mapped other(path, options(domain));
         EXPECT_FALSE(other);
         EXPECT_EQ(other.error, EXDEV);
-        for (const std::string &part : {path, std::string("msync"), std::string(name)})
+        for (const std::string &part : {path, std::string("disk"), std::string(name)})
             EXPECT_NE(other.sentence.find(part), std::string::npos) << other.sentence;
     }
-    Mapped same(path, options(ATO_DOMAIN_MSYNC)), any(path);
+    Mapped same(path, options(ATO_DOMAIN_DISK)), any(path);
     EXPECT_TRUE(same) << same.sentence;
     EXPECT_TRUE(any) << any.sentence;
-    EXPECT_EQ(any.stat().domain, ATO_DOMAIN_MSYNC);
+    EXPECT_EQ(any.stat().domain, ATO_DOMAIN_DISK);
 }
 
 TEST_F(Mappings, BeyondTheLargestSizeOfTheFirstAreEfbig)

@@ -109,14 +109,14 @@ TEST_F(Options, UnknownValuesAreRefused)
 TEST_F(Options, EachDomainCanBeChosenAndIsReported)
 {
     /* The last one's log keeps the file in its domain. */
-    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS, ATO_DOMAIN_MSYNC})
+    for (int domain : {ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR, ATO_DOMAIN_PROCESS, ATO_DOMAIN_DISK})
         EXPECT_EQ(stat_with(options(domain)).domain, domain);
 }
 
 TEST_F(Options, EnvironmentChoosesTheDomainUnlessAnOptionDoes)
 {
-    Environment e("ATO_DURABILITY", "msync");
-    EXPECT_EQ(stat_with(options()).domain, ATO_DOMAIN_MSYNC);
+    Environment e("ATO_DURABILITY", "disk");
+    EXPECT_EQ(stat_with(options()).domain, ATO_DOMAIN_DISK);
     EXPECT_EQ(Mapped(path).unmap(ATO_UNMAP_SPATIAL),
               0); // a file that has a log stays in its domain
     EXPECT_EQ(stat_with(options(ATO_DOMAIN_PMEM)).domain, ATO_DOMAIN_PMEM);
@@ -134,8 +134,8 @@ TEST_F(Options, EmptyVariableCountsAsUnset)
 TEST_F(Options, UnknownWordInTheEnvironmentIsAnErrorThatListsTheKnownWords)
 {
     const char *const wrong[][3] = {{"ATO_DURABILITY", "battery", "process"},
-                                    {"ATO_DURABILITY", "mysnc", "msync"},
-                                    {"ATO_DURABILITY", " msync", "msync"},
+                                    {"ATO_DURABILITY", "dsik", "disk"},
+                                    {"ATO_DURABILITY", " disk", "disk"},
                                     {"ATO_READ_POLICY", "never", "gather"},
                                     {"ATO_RTM", "no", "neither 0 nor 1"},
                                     {"ATO_ANY_FILE_SYSTEM", "yes", "neither 0 nor 1"}};

@@ -380,7 +380,7 @@ TEST(PairingBirth, AdoptionOfACutBirthSyncsTheOriginalBeforeTheManifest)
     write_file(path, pattern(SIZE, 1));
     ato_options o = {};
     o.struct_size = sizeof(o);
-    o.domain = ATO_DOMAIN_MSYNC;
+    o.domain = ATO_DOMAIN_DISK;
     ASSERT_EQ(in_child([&] {
                   FsFaults faults;
                   faults.before = [&](const FsCall &c) {

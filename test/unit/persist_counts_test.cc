@@ -2,7 +2,7 @@
 //
 // What does each operation cost? Calls through `persist`, counted and pinned: every number below is
 // the design's, with the reason beside it, and a change of a number is a change of the protocol.
-// (The cost of page cache on a disk: persist_counts_msync_test.cc.)
+// (The cost of page cache on a disk: log_test.cc.)
 //
 // W1 fence between slices and word, W2 fence behind the word, W3 fence between an eager write and
 // its way home, W4 fence behind a write that failed; J1, J2, J4 (= W2), J3 the four fences of a

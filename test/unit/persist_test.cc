@@ -104,13 +104,13 @@ TEST_P(Persist, FlushesOfMappedMemorySucceed)
     persist_fence(&p);
 }
 
-TEST_P(Persist, FlushOfAnUnmappedPageFailsOnlyInMsync)
+TEST_P(Persist, FlushOfAnUnmappedPageFailsOnlyOnADisk)
 {
     char *gone = static_cast<char *>(
         mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     ASSERT_NE(gone, MAP_FAILED);
     munmap(gone + 4096, 4096);
-    int expected = GetParam() == PERSIST_MSYNC ? -1 : 0; // others have no call that could fail
+    int expected = GetParam() == PERSIST_DISK ? -1 : 0; // others have no call that could fail
     EXPECT_EQ(persist_flush_data(&p, gone, 8192), expected);
     munmap(gone, 4096);
 }
@@ -122,7 +122,7 @@ TEST_P(Persist, HardwareTransactionsAreAllowedOnlyWhereVisibleIsDurable)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Persist,
-                         testing::Values(PERSIST_PMEM, PERSIST_EADR, PERSIST_MSYNC,
+                         testing::Values(PERSIST_PMEM, PERSIST_EADR, PERSIST_DISK,
                                          PERSIST_PROCESS));
 
 TEST(PersistRtm, ChangesAllWordsOrNone)

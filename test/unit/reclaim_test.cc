@@ -22,7 +22,7 @@ constexpr size_t PAGE = 4096, PAGES = 600, SIZE = PAGES * PAGE;
 
 std::string name_of(const testing::TestParamInfo<int> &info)
 {
-    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Msync", "Process"};
+    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Disk", "Process"};
     return names[info.param];
 }
 

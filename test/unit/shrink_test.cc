@@ -26,7 +26,7 @@ class Shrink : public Growth
 
 INSTANTIATE_TEST_SUITE_P(Domains, Shrink,
                          testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
-                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
+                                                    ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS})));
 
 void shorter_and_longer(const TempDir &dir, const ato_options &wish,
                         const std::vector<uint64_t> &sizes)
@@ -98,7 +98,7 @@ class ShrinkOnDisk : public Growth
 };
 
 INSTANTIATE_TEST_SUITE_P(Domains, ShrinkOnDisk,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC})));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK})));
 
 TEST_P(ShrinkOnDisk, FileGetsShorterAndLongerAgainWithZeros)
 {
@@ -410,9 +410,9 @@ TEST_P(Shrink, FailureOfAnyCallLeavesAShorterFile)
     }
 }
 
-TEST(ShrinkInMsync, FailureOfTheMediumPoisonsTheFile)
+TEST(ShrinkOnDisk, FailureOfTheMediumPoisonsTheFile)
 {
-    const ato_options o = options(ATO_DOMAIN_MSYNC, ATO_READ_GATHER);
+    const ato_options o = options(ATO_DOMAIN_DISK, ATO_READ_GATHER);
     ato_options to_grow = o;
     to_grow.max_size = 1 << 24;
     TempDir dir;

@@ -65,7 +65,7 @@ struct Place {
 
 std::string name_of(const testing::TestParamInfo<Place> &info)
 {
-    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Msync", "Process"};
+    static const char *const names[] = {"Auto", "Pmem", "Eadr", "Disk", "Process"};
     return names[info.param.domain];
 }
 
@@ -90,7 +90,7 @@ class Snapshot : public testing::TestWithParam<Place>
 INSTANTIATE_TEST_SUITE_P(, Snapshot,
                          testing::Values(Place{ATO_DOMAIN_PROCESS, false},
                                          Place{ATO_DOMAIN_PMEM, false},
-                                         Place{ATO_DOMAIN_MSYNC, true}),
+                                         Place{ATO_DOMAIN_DISK, true}),
                          name_of);
 
 TEST_P(Snapshot, HasTheBytesOfBothHomesOfPagesThatAreLoadedOrNot)

@@ -151,7 +151,7 @@ TEST_P(Stack, NoMapAndUnmapTakesMuch)
     EXPECT_EQ(writer.end(), 0);
     // Refused: another program wrote to it; it is a copy with its attribute; its reflection is missing.
     write_at(path, 0, "x", 1);
-    if (GetParam() != ATO_DOMAIN_MSYNC) { // a log holds nothing now
+    if (GetParam() != ATO_DOMAIN_DISK) { // a log holds nothing now
         EXPECT_EQ(map(), nullptr);
     }
     p = map(ATO_PREFER_FILE);
@@ -176,6 +176,6 @@ TEST_P(Stack, NoMapAndUnmapTakesMuch)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Stack,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC})));
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK})));
 
 } // namespace

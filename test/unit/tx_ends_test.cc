@@ -199,7 +199,7 @@ TEST_P(Tx, PlainCallsOfItsThreadOnItsPagesAreRefused)
     EXPECT_TRUE(refused(!ato_memcpy(m->base + 50 * PAGE, m->base + 3 * PAGE, 10), EDEADLK,
                         "of this thread"));
     if (GetParam() ==
-        ATO_DOMAIN_MSYNC) { // it brings a log home, which has nothing of an open transaction
+        ATO_DOMAIN_DISK) { // it brings a log home, which has nothing of an open transaction
         EXPECT_EQ(ato_deploy(m->base, 4 * PAGE), 0) << ato_errormsg();
     } else {
         EXPECT_TRUE(refused(ato_deploy(m->base, 4 * PAGE) < 0, EDEADLK, "of this thread"));

@@ -250,7 +250,7 @@ TEST_P(TxOneFile, EpochsOfBothFilesAreOpenAtTheSameTime)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxOneFile,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 } // namespace

@@ -453,7 +453,7 @@ TEST_P(TxReadsSize, AppendsOfTwoProcessesAreAllThere)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxReadsSize,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 // With many pages the check is left out if nobody has committed meanwhile.
@@ -474,7 +474,7 @@ TEST_P(TxReads, OfManyPagesAreChecked)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxReads,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 } // namespace

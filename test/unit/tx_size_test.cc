@@ -442,7 +442,7 @@ TEST_P(TxSize, ReadersSeeOldOrNew)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, TxSize,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 } // namespace

@@ -221,6 +221,6 @@ TEST_P(Tx, ReadOnlyMappingsAreReadOnly)
 
 INSTANTIATE_TEST_SUITE_P(Domains, Tx,
                          testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
-                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
+                                                    ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS})));
 
 } // namespace

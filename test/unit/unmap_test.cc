@@ -116,7 +116,7 @@ TEST_P(Unmap, SpatialMovesMtimeIfAndOnlyIfTheFileHasChanged)
                 session(true, ATO_UNMAP_FAST);
             if (how == READ_BETWEEN)
                 session(false, ATO_UNMAP_FAST);
-            if (GetParam() != ATO_DOMAIN_MSYNC) // there the file itself has what is committed
+            if (GetParam() != ATO_DOMAIN_DISK) // there the file itself has what is committed
                 clock_gettime(CLOCK_REALTIME, &before);
             session(how == WRITTEN, ATO_UNMAP_SPATIAL);
             const timespec mtime = stat_of(name).st_mtim;
@@ -129,7 +129,7 @@ TEST_P(Unmap, SpatialMovesMtimeIfAndOnlyIfTheFileHasChanged)
 
 INSTANTIATE_TEST_SUITE_P(Domains, Unmap,
                          testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_EADR,
-                                                    ATO_DOMAIN_MSYNC, ATO_DOMAIN_PROCESS})));
+                                                    ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS})));
 
 struct Progress {
     uint64_t last = 0, total = 0;

@@ -175,7 +175,7 @@ TEST_P(Writev, TakeTheBytesOfAFileThatMayOnlyBeReadButNotInAnEpoch)
 }
 
 INSTANTIATE_TEST_SUITE_P(Domains, Writev,
-                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_MSYNC,
+                         testing::ValuesIn(domains({ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
                                                     ATO_DOMAIN_PROCESS})));
 
 } // namespace

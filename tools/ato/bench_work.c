@@ -76,7 +76,7 @@ static int floor_fence(struct bench *b, uint64_t begin, uint64_t end)
         pmem_drain();
     else if (b->domain == ATO_DOMAIN_EADR)
         _mm_sfence();
-    else if (b->domain == ATO_DOMAIN_MSYNC && msync(b->floor + begin, end - begin, MS_SYNC) < 0)
+    else if (b->domain == ATO_DOMAIN_DISK && msync(b->floor + begin, end - begin, MS_SYNC) < 0)
         return failed(b, "msync of a file in %.500s: %s", b->folder, report_reason(errno));
     return 0;
 }
@@ -228,7 +228,7 @@ static int map_floor(struct bench *b)
     b->floor = at;
     /* Page tables, if the kernel can make them at once; libato's are made by warm_up(). */
     (void)madvise(at, WORDS_END,
-                  b->domain == ATO_DOMAIN_MSYNC ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
+                  b->domain == ATO_DOMAIN_DISK ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
     return 0;
 }
 

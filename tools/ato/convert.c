@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static const char has_log[] =
-    "has a log, as every file in domain msync, and no reflection of either format";
+    "has a log, as every file in domain disk, and no reflection of either format";
 
 /* Maps the file, which is plain, once. format: enum layout_format. */
 static void bear(struct outcome *o, int format, int domain, const char *folder)
@@ -105,7 +105,7 @@ const struct tool_command convert_command = {
     .help = "Changes the format of the reflection of each FILE, from dense (the fastest) to\n"
             "sparse (for few updates far apart) or back; a plain file needs --to. The file is\n"
             "deployed first, as by 'ato deploy', and the same files are refused. A guard ends.\n"
-            "In domain msync files have a log, and are refused.\n",
+            "In domain disk files have a log, and are refused.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(QUIET) | HAS(TO),
     .run = run,

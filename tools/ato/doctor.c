@@ -73,8 +73,8 @@ static void explain_domain(struct diagnosis *d, int medium)
         [PERSIST_EADR] = {"this is persistent memory, and CPU caches are written back when the "
                           "power fails (eADR)",
                           ALL "."},
-        [PERSIST_MSYNC] = {"the file system is on a disk, or reached through the page cache",
-                           ALL "; each write waits for the disk."},
+        [PERSIST_DISK] = {"the file system is on a disk, or reached through the page cache",
+                          ALL "; each write waits for the disk."},
         [PERSIST_PROCESS] = {"the file system is in memory (tmpfs or ramfs)",
                              SURVIVES "when the process is killed. They are not when the kernel "
                                       "crashes or the power fails."}};
@@ -237,7 +237,7 @@ const struct tool_command doctor_command = {
     .help = "Shows what the machine, /dev/shm and the file system of FOLDER (by default the\n"
             "working directory) offer to libato; the durability domain that a file there would\n"
             "get, and why; and the events that its bytes survive: pmem and eadr a kill, a kernel\n"
-            "crash and a power cut; msync the same, but each write waits for the disk; process a\n"
+            "crash and a power cut; disk the same, but each write waits for the disk; process a\n"
             "kill only. It maps a file in a new folder there, and removes both.\n",
     .most = 1,
     .options = HAS(JSON),
