@@ -8,7 +8,7 @@ namespace crash
 
 const char *name_of(Kind kind)
 {
-    static const char *const names[] = {"store",     "stream", "flush",  "fence",  "disk",
+    static const char *const names[] = {"store",     "stream", "flush",  "fence",  "msync",
                                         "fsync",     "make",   "rename", "remove", "resize",
                                         "attribute", "times",  "death",  "allow"};
     return names[static_cast<int>(kind)];

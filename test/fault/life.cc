@@ -211,7 +211,7 @@ static void expect_lanes_free(World &w)
 
 static bool may_leave_doubt(const Fault *fault)
 {
-    static const char *const syncs[] = {"fdatasync", "fsync", "disk"};
+    static const char *const syncs[] = {"fdatasync", "fsync", "msync"};
     return fault && std::any_of(std::begin(syncs), std::end(syncs), [&](const char *name) {
                return strcmp(fault->call.name, name) == 0;
            });

@@ -69,7 +69,7 @@ static bool has_to_be_told(const std::string &name, int error)
     static const std::set<std::string> all = {
         "calloc",       "fallocate64", "fchmod",  "fdatasync",   "fdopendir",
         "fremovexattr", "fsetxattr",   "fsync",   "ftruncate64", "getcwd",
-        "malloc",       "mkdirat",     "disk",    "pread64",     "pwrite64",
+        "malloc",       "mkdirat",     "msync",   "pread64",     "pwrite64",
         "readdir64",    "readlink",    "realloc", "statx"};
     return all.count(name) && error != EINTR; // EINTR is tried again
 }
@@ -80,10 +80,10 @@ static unsigned may_be_swallowed(const Case &c, const std::string &name)
     const std::string scene = c.scene.name;
     // Errors after the size word do not undo it: a later growth or unmap clears the rest, and a failed medium
     // has poisoned the file.
-    if (scene == "Shrink" && (name == "pread64" || name == "disk"))
+    if (scene == "Shrink" && (name == "pread64" || name == "msync"))
         return 2;
     // The bytes are committed, or read, and are only deployed afterwards; the file is EIO from then on.
-    if ((name == "disk" || name == "fallocate64") &&
+    if ((name == "msync" || name == "fallocate64") &&
         (scene.find("Deploys") != std::string::npos ||
          scene.find("ComesHome") != std::string::npos || scene.find("Eager") != std::string::npos))
         return 5;
@@ -213,32 +213,5 @@ INSTANTIATE_TEST_SUITE_P(Scenes, LongSweep,
                          testing::ValuesIn(is_thin() ? std::vector<Case>() : cases(false)),
                          name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongSweep);
-
-// The space of a reflection is given back in turns of half a second. Only the first one syncs, if no process came between.
-TEST(GivingBack, SyncsTheReflectionOnceForAllTurns)
-{
-    const size_t bytes = 1100 * 4096;
-    if (disk_folder().empty())
-        GTEST_SKIP() << "no file system on a disk here";
-    const TempDir dir(disk_folder());
-    write_file(dir / "file", pattern(bytes, 1));
-    Mapped m(dir / "file", options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER));
-    ASSERT_TRUE(m && m.write(0, pattern(bytes, 2))) << m.sentence;
-    ASSERT_EQ(ato_deploy(m.base, bytes), 0) << ato_errormsg();
-    ASSERT_EQ(ato_reclaim(m.base, bytes), 0) << ato_errormsg();
-    FsFaults calls;
-    calls.before = [](const FsCall &call) {
-        if (call.op == std::string("fallocate"))
-            usleep(510 * 1000);
-        return GO_ON;
-    };
-    injector::begin(nullptr);
-    EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
-    const injector::Heard heard = injector::end();
-    EXPECT_GE(calls.count("fallocate"), 2) << "there was one turn only";
-    EXPECT_EQ(std::count_if(heard.calls.begin(), heard.calls.end(),
-                            [](const Call &call) { return !strcmp(call.name, "disk"); }),
-              1);
-}
 
 } // namespace fault

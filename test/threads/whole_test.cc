@@ -239,7 +239,7 @@ TEST_P(Whole, ReadersOfAnEpochSeeEachWriteWholeAndOthersEachCommit)
     auto sync = [&] {
         while (!over) {
             if (ato_msync(writers.base, PAGES * PAGE, MS_SYNC) < 0)
-                fail_call("disk");
+                fail_call("msync");
             std::this_thread::yield();
         }
     };

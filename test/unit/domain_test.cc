@@ -35,7 +35,7 @@ TEST(Domain, NoNameMeansDetectionAndAnUnknownNameIsEinval)
 {
     EXPECT_EQ(domain_from_name(nullptr), PERSIST_AUTO);
     EXPECT_EQ(domain_from_name(""), PERSIST_AUTO);
-    for (const char *bad : {"PMEM", "pmem ", "auto", "disk", "p"}) {
+    for (const char *bad : {"PMEM", "pmem ", "auto", "msync", "p"}) {
         EXPECT_EQ(domain_from_name(bad), -1) << bad;
         EXPECT_EQ(errno, EINVAL);
         EXPECT_NE(std::string(report_sentence()).find(bad), std::string::npos);
