@@ -348,7 +348,9 @@ void Steps::copy_plainly()
 void Steps::deploy()
 {
     Range r = any_range();
-    went(ato_deploy(address(map_for(r, false), r), r.n) == 0, conflict(r, nullptr));
+    /* With a log all slices are home, and it waits for no page. */
+    const bool waits = setup.domain != ATO_DOMAIN_DISK;
+    went(ato_deploy(address(map_for(r, false), r), r.n) == 0, waits ? conflict(r, nullptr) : 0);
 }
 
 /* Neither open transactions nor epochs are in it. */
