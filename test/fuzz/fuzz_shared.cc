@@ -105,7 +105,7 @@ constexpr uint64_t GROUPS_AT = SHARED_DIRECTORY_AT + (4ull << 26),
 
 ato_options options_of(unsigned uses)
 {
-    static const int domains[] = {ATO_DOMAIN_AUTO, ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK,
+    static const int domains[] = {ATO_DOMAIN_AUTO, ATO_DOMAIN_PMEM, ATO_DOMAIN_PROCESS,
                                   ATO_DOMAIN_EADR};
     ato_options o = {};
     o.struct_size = sizeof(o);

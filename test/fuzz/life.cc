@@ -343,7 +343,7 @@ void use(const World &w, const Uses &uses, Verdict &v, Mapping &first, const Rep
 
 Uses uses_from(Input &in)
 {
-    static const int domains[] = {ATO_DOMAIN_AUTO, ATO_DOMAIN_DISK, ATO_DOMAIN_PMEM,
+    static const int domains[] = {ATO_DOMAIN_AUTO, ATO_DOMAIN_EADR, ATO_DOMAIN_PMEM,
                                   ATO_DOMAIN_PROCESS};
     static const unsigned flags[] = {0, ATO_PREFER_FILE, ATO_PREFER_REFLECTION, 0};
     unsigned bits = in.u8();
