@@ -38,7 +38,8 @@ int log_attach(struct file *f)
 static int check_length(struct file *f)
 {
     const off_t is = fsops_length(f->pairing.reflection);
-    if (is < 0 || is >= (off_t)(LOG_RING_AT + log_of(f)->capacity))
+    if (is < 0 ||
+        is >= (off_t)(LOG_RING_AT + __atomic_load_n(&log_of(f)->capacity, __ATOMIC_RELAXED)))
         return 0;
     file_poison(f);
     return file_say_poisoned(f);
@@ -250,7 +251,7 @@ static int check(struct file *f, uint64_t tail)
         return say_unwritten(f);
     if (file_fdatasync(f, log.fd, in_log) < 0)
         return -1;
-    l->edition = log.header.edition;
+    __atomic_store_n(&l->edition, log.header.edition, __ATOMIC_RELAXED);
     __atomic_store_n(&l->start, tail, __ATOMIC_RELEASE);
     return 0;
 }
@@ -283,9 +284,9 @@ static int lengthen(struct file *f, uint64_t capacity)
                                          .start = l->tail};
         /* Durable with the next record. The header before it says the same of an empty log. */
         if (log_write_header(&log) == 0) {
-            l->edition = log.header.edition;
+            __atomic_store_n(&l->edition, log.header.edition, __ATOMIC_RELAXED);
             l->origin = l->tail;
-            l->capacity = capacity;
+            __atomic_store_n(&l->capacity, capacity, __ATOMIC_RELAXED);
         } else {
             r = say_unwritten(f);
             /* The log may have it nevertheless. Then records have other places. */

@@ -44,7 +44,7 @@ int file_log(const struct file *f, struct log_file *log)
 {
     const struct shared_log *l = &f->shared.header->log;
     *log = (struct log_file){.fd = f->pairing.reflection,
-                             .header = {.edition = l->edition,
+                             .header = {.edition = __atomic_load_n(&l->edition, __ATOMIC_RELAXED),
                                         .salt = l->salt,
                                         .capacity = l->capacity,
                                         .origin = l->origin,
@@ -62,9 +62,9 @@ int file_load_log(struct file *f)
     if (valid <= 0)
         return report_error(valid < 0 ? errno : EUCLEAN, "cannot read the header of the log of %s",
                             f->pairing.path);
-    l->edition = log.header.edition;
+    __atomic_store_n(&l->edition, log.header.edition, __ATOMIC_RELAXED);
     l->salt = log.header.salt;
-    l->capacity = log.header.capacity;
+    __atomic_store_n(&l->capacity, log.header.capacity, __ATOMIC_RELAXED);
     l->origin = log.header.origin;
     __atomic_store_n(&l->start, log.header.start, __ATOMIC_RELEASE);
     return 0;
@@ -101,8 +101,9 @@ const char *file_what_is_cut(const struct file *f)
                 manifest = fsops_length(pr->lock);
     if (o >= 0 && (uint64_t)o < size)
         return "";
-    const uint64_t least = f->logged ? LOG_RING_AT + f->shared.header->log.capacity
-                                     : layout_reflection_bytes(file_format(f), size);
+    const uint64_t least =
+        f->logged ? LOG_RING_AT + __atomic_load_n(&f->shared.header->log.capacity, __ATOMIC_RELAXED)
+                  : layout_reflection_bytes(file_format(f), size);
     if (r >= 0 && (uint64_t)r < least)
         return f->logged ? "the log of " : "the reflection of ";
     if (manifest >= 0 && manifest < MANIFEST_BYTES)
