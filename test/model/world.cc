@@ -395,7 +395,7 @@ void World::step()
         {30, "copy in", &World::copy_in}, {25, "copy out", &World::copy_out},
         {8, "memset", &World::fill},      {20, "copy across", &World::copy_across},
         {8, "deploy", &World::deploy},    {3, "reclaim", &World::reclaim},
-        {3, "msync", &World::sync},        {3, "map again", &World::map_again},
+        {3, "msync", &World::sync},       {3, "map again", &World::map_again},
         {2, "grow", &World::grow},        {1, "make plain", &World::start_plain},
     };
     const auto &op = random.weighted(operations);
