@@ -264,9 +264,13 @@ static int lengthen(struct file *f, uint64_t capacity)
     if (file_log(f, &log) < 0 || check_length(f) < 0)
         return -1;
     const uint64_t was = log.header.capacity;
-    if (fsops->fallocate(log.fd, 0, (off_t)(LOG_RING_AT + was), (off_t)(capacity - was)) < 0)
-        return report_errno(errno, "cannot make the log of %s %llu bytes long", f->pairing.path,
+    if (fsops->fallocate(log.fd, 0, (off_t)(LOG_RING_AT + was), (off_t)(capacity - was)) < 0) {
+        const int why = errno;
+        /* On a full disk the log may have got all space that was left, which the file may need. */
+        (void)fsops->ftruncate(log.fd, (off_t)(LOG_RING_AT + was));
+        return report_errno(why, "cannot make the log of %s %llu bytes long", f->pairing.path,
                             (unsigned long long)capacity);
+    }
     log.header.capacity = capacity;
     if (log_clear(&log, was, capacity - was) < 0)
         return say_unwritten(f);

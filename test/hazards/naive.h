@@ -11,6 +11,7 @@
 extern "C" {
 #include "reflection/format/checksum.h"
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/format/manifest.h"
 }
 
@@ -57,11 +58,37 @@ inline Bytes overlay(const Bytes &original, const Bytes &reflection)
     return all;
 }
 
-// The file, paired with the reflection under its inode number in a folder; unchanged if there is none.
+// Copies the slices of a record to where they are in the file, which is a Bytes.
+inline int apply_record(const log_file *log, const log_view *v, uint64_t from, void *file)
+{
+    Bytes &all = *static_cast<Bytes *>(file);
+    for (uint64_t i = 0; i < v->record.pages; i++)
+        for (size_t slice = 0; slice < PAGE_SLICES; slice++) {
+            const size_t at = v->pages[i].page * PAGE_BYTES + slice * SLICE_BYTES;
+            if (!(v->pages[i].slices >> slice & 1))
+                continue;
+            if (at < all.size() &&
+                log_read(log, from, &all[at], std::min<size_t>(SLICE_BYTES, all.size() - at)) < 0)
+                return -1;
+            from += SLICE_BYTES;
+        }
+    return 0;
+}
+
+// The file, paired with the reflection or the log under its inode number in a folder; unchanged if there is none.
 inline Bytes by_number(const std::string &path, const std::string &folder)
 {
-    std::string reflection = folder + "/" + std::to_string(inode_of(path));
-    return exists(reflection) ? overlay(read_file(path), read_file(reflection)) : read_file(path);
+    const std::string reflection = folder + "/" + std::to_string(inode_of(path));
+    Bytes all = read_file(path);
+    if (!exists(reflection))
+        return all;
+    log_file log;
+    Fd fd(reflection, O_RDONLY);
+    if (log_open(&log, fd) != 1)
+        return overlay(all, read_file(reflection));
+    uint64_t position = log.header.start;
+    EXPECT_EQ(log_walk(&log, &position, UINT64_MAX, apply_record, &all), 0);
+    return all;
 }
 
 inline Bytes by_number(const std::string &path)
