@@ -403,7 +403,7 @@ TEST_P(SpaceGivenBack, WaitingProcessesGetATurn)
         return m && m.read(CHUNK, PAGE) == bytes_of(1) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 1;
     });
     ASSERT_TRUE(other.is_ready());
-    Mapped m(file, gather(ATO_DOMAIN_DISK));
+    Mapped m(file, gather(ATO_DOMAIN_PMEM));
     for (size_t i = 0; i < CHUNKS; i++)
         ASSERT_TRUE(m.write(i * CHUNK, bytes_of(i))) << m.sentence;
     fill_but(ballast, 1024 * PAGE);
@@ -471,7 +471,7 @@ TEST_P(SpaceGivenBack, KillsLoseNothing)
         SCOPED_TRACE("killed before call " + std::to_string(k));
         make_sparse(file, before.size());
         const int how = in_child([&] {
-            Mapped m(file, gather(ATO_DOMAIN_DISK));
+            Mapped m(file, gather(ATO_DOMAIN_PMEM));
             if (!m || !m.write(0, before))
                 return 1;
             FsFaults faults;
