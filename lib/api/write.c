@@ -26,6 +26,8 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
         return -1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
+    if (f->logged && space_keep(f, at->page, 1) < 0)
+        return -1;
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);

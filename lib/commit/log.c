@@ -2,6 +2,7 @@
 #include "lib/commit/log.h"
 
 #include "lib/file/clock.h"
+#include "lib/file/space.h"
 #include "lib/file/under_way.h"
 #include "lib/page/reservation.h"
 #include "lib/recovery/takeover.h"
@@ -359,6 +360,19 @@ int log_checkpoint(struct file *f)
 
 /* ---- the commit ---- */
 
+/* Before the commit point: afterwards a store that meets no space would be too late. */
+static int keep_space(const struct page_set *h)
+{
+    for (uint64_t i = 0, n; i < h->n; i += n) {
+        const struct held_page *at = &h->pages[i];
+        for (n = 1; at->pending && i + n < h->n && at[n].pending && at[n].page == at->page + n;)
+            n++;
+        if (at->pending && space_keep(at->file, at->page, n) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
 {
     struct file *f = c->m->file;
@@ -368,6 +382,8 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     struct tally under_way = {0};
     uint64_t end = 0;
     int done;
+    if (keep_space(c->set) < 0)
+        return -1;
     while ((done = append(c, &r, &end, &under_way)) > 0)
         if (checkpoint(f, r.bytes) < 0)
             return -1;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static const char *which(const struct file *f, int fd)
@@ -264,6 +265,21 @@ int space_make(struct file *f, uint64_t page, uint8_t need)
 {
     struct space_run r = {.file = f, .page = page, .n = 1, .need = need};
     return space_run_end(&r);
+}
+
+int space_keep(const struct file *f, uint64_t page, uint64_t n)
+{
+    const uint32_t known = __atomic_load_n(&f->chunks[page / CHUNK_PAGES], __ATOMIC_RELAXED);
+    char *const at = file_o(f, page);
+    if (f->holes_fault || page % CHUNK_PAGES + n <= (known & CHUNK_O_PAGES) ||
+        domain_make_storable(f->persist.domain, at, n * PAGE_BYTES) == 0)
+        return 0;
+    /* What cannot be read either is no matter of space: the store meets it (fault.h). */
+    return madvise(at, n * PAGE_BYTES, MADV_POPULATE_READ) < 0
+               ? 0
+               : report_error(ENOSPC, "no space for the pages beside %llu bytes at %llu of %s",
+                              (unsigned long long)(n * PAGE_BYTES),
+                              (unsigned long long)(page * PAGE_BYTES), f->pairing.path);
 }
 
 static void forget_space(struct page_state *s)

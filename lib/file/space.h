@@ -38,6 +38,10 @@ struct space_run {
 int space_run_add(struct space_run *r, uint64_t page, uint8_t need);
 int space_run_end(struct space_run *r);
 
+/* Before stores to n pages of O that have space: another process may have made it, or the kernel may have dropped them and read them
+ * again, so that they are in one folio with pages that have none (domain_make_storable()). Returns 0; -1 with ENOSPC: nothing changed. */
+int space_keep(const struct file *f, uint64_t page, uint64_t n);
+
 /* Returns true if space of the reflection can be given back while the file is mapped: not in a page cache on a disk, where a hole may cost
  * the pages beside it their space too (domain_make_storable()), and others may be about to store to these. */
 static inline bool space_comes_back(const struct file *f)

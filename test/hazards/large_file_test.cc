@@ -13,6 +13,7 @@ extern "C" {
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include <fcntl.h>
@@ -230,6 +231,53 @@ TEST_P(SpaceOfMany, CommitIsFinishedAfterAKillOrEnospcAndNotSigbus)
     expect_plain(m, expected);
 }
 
+// Another process gave pages their space and is gone. Then the kernel keeps them as one with holes beside them. A store there, after
+// the commit is durable, would be SIGBUS.
+TEST_P(SpaceOfMany, PagesOfAnotherProcessThatCameBesideHolesAreEnospcAndNotSigbus)
+{
+    constexpr size_t MANY = 768;
+    const auto write_some = [](Mapped &m, unsigned round) {
+        size_t good = 0;
+        for (size_t i = 300; i < 400; i += 4)
+            good += m.write(i * PAGE, pattern(3000, round));
+        return good;
+    };
+    make_sparse(file, MANY * PAGE);
+    make_sparse(twin, MANY * PAGE);
+    Peer other([&](const std::function<void()> &wait) {
+        wait();
+        Mapped m(file, gather(ATO_DOMAIN_DISK));
+        return m && write_some(m, 1) == 25 && m.unmap(ATO_UNMAP_FAST) == 0 ? 0 : 1;
+    });
+    ASSERT_TRUE(other.is_ready());
+    Mapped m(file, gather(ATO_DOMAIN_DISK));
+    ASSERT_TRUE(m) << m.sentence;
+    other.go_on();
+    ASSERT_EQ(other.end(), 0);
+    for (size_t i = 300; i < 400; i += 4)
+        write_at(twin, i * PAGE, bytes_of(1).data(), PAGE);
+    read_anew(file);
+    read_anew(twin);
+    fill(ballast);
+    EXPECT_EQ(naive([&] {
+                  char *at = plain_map(twin, MANY * PAGE);
+                  for (size_t i = 300; i < 400; i += 4)
+                      at[i * PAGE] = 1;
+                  return 0;
+              }),
+              died_of(SIGBUS));
+    const size_t good = write_some(m, 2);
+    EXPECT_TRUE(good == 25 || m.error == ENOSPC) << m.sentence;
+    for (size_t i = 300; i < 400; i += 4)
+        EXPECT_TRUE(m.write(i * PAGE, Bytes(8, 'x'), ATO_EAGER) || m.error == ENOSPC) << m.sentence;
+    make_room();
+    EXPECT_EQ(write_some(m, 3), 25u) << m.sentence;
+    Bytes expected(MANY * PAGE);
+    for (size_t i = 300; i < 400; i += 4)
+        std::copy_n(pattern(3000, 3).begin(), 3000, &expected[i * PAGE]);
+    expect_plain(m, expected);
+}
+
 // There is no room for a second copy. With a log there is none: on a full disk it stays as long as it is.
 TEST_P(SpaceOfMany, FileOfMoreThanHalfADiskIsWrittenWithALog)
 {
@@ -355,7 +403,7 @@ TEST_P(SpaceGivenBack, WaitingProcessesGetATurn)
         return m && m.read(CHUNK, PAGE) == bytes_of(1) && m.unmap(ATO_UNMAP_SPATIAL) == 0 ? 0 : 1;
     });
     ASSERT_TRUE(other.is_ready());
-    Mapped m(file, gather(ATO_DOMAIN_DISK));
+    Mapped m(file, gather(ATO_DOMAIN_PMEM));
     for (size_t i = 0; i < CHUNKS; i++)
         ASSERT_TRUE(m.write(i * CHUNK, bytes_of(i))) << m.sentence;
     fill_but(ballast, 1024 * PAGE);
@@ -423,7 +471,7 @@ TEST_P(SpaceGivenBack, KillsLoseNothing)
         SCOPED_TRACE("killed before call " + std::to_string(k));
         make_sparse(file, before.size());
         const int how = in_child([&] {
-            Mapped m(file, gather(ATO_DOMAIN_DISK));
+            Mapped m(file, gather(ATO_DOMAIN_PMEM));
             if (!m || !m.write(0, before))
                 return 1;
             FsFaults faults;
