@@ -119,20 +119,23 @@ static char *folder_of(const struct connection *c, const char *rest)
     return n < 0 ? NULL : folder;
 }
 
-bool database_is_paired(const struct connection *c)
+bool database_has_manifest(const struct connection *c)
 {
     char manifest[32];
-    if (fgetxattr(c->db->fd, "user.ato", NULL, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP))
-        return true;
-    if (errno == ENODATA)
-        return false;
-    /* libato finds a reflection by the name of its manifest */
     (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)c->db->inode);
     char *name = folder_of(c, manifest);
     const bool has =
         !name || access(name, F_OK) == 0; /* without memory the map fails, and says so */
     free(name);
     return has;
+}
+
+bool database_is_paired(const struct connection *c)
+{
+    if (fgetxattr(c->db->fd, "user.ato", NULL, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP))
+        return true;
+    /* Where there are no attributes, libato finds a reflection by the name of its manifest. */
+    return errno == ENOTSUP && database_has_manifest(c);
 }
 
 bool database_needs_view(const struct connection *c)

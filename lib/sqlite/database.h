@@ -84,6 +84,10 @@ void database_close(struct connection *c);
 /* Returns whether the file has a reflection or a log, or it is not known whether it has one. */
 bool database_is_paired(const struct connection *c);
 
+/* Returns whether there is a manifest with the number of the file, or that is not known. It may be another file's; or its own, without the
+ * attribute, after a removal that was cut. */
+bool database_has_manifest(const struct connection *c);
+
 /* Returns whether only libato can tell the content: it is paired, or has a mask. */
 bool database_needs_view(const struct connection *c);
 

@@ -191,8 +191,9 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
         } else if (!is_busy(d)) {
             d->o.result = DONE;
         }
-    } else {
-        (void)ato_munmap(at, length, ATO_UNMAP_FAST);
+    } else { /* a copy gets no pairing of its own by being refused */
+        (void)ato_munmap(at, length,
+                         l->manifest.found == MANIFEST_VALID ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
     }
     close(fd);
 }
