@@ -8,7 +8,6 @@
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
 #include "lib/file/place.h"
-#include "lib/file/space.h"
 #include "lib/file/views.h"
 #include "lib/read/guard.h"
 #include "lib/read/reader.h"

@@ -43,14 +43,6 @@ static inline void commit_unprepare(struct page_set *set)
     set->lane.of = NULL;
 }
 
-/* Returns the index of the next page, from the i-th on, whose pending mask is not empty; n if there is none. */
-static inline uint64_t commit_next(const struct held_page *pages, uint64_t n, uint64_t i)
-{
-    while (i < n && !pages[i].pending)
-        i++;
-    return i;
-}
-
 /* Flips each pending page by itself: for deploying, where the content of a page does not change. All are of
  * the file. Returns 0; -1 with EIO and the file poisoned. */
 int commit_each_page(struct file *f, struct page_set *h);

@@ -163,7 +163,7 @@ struct shared_header {
     uint32_t index_bits; /* the index has 2^n entries; 0: none */
     uint64_t next_place; /* places from here on were never used */
     /* The process that uses the long lane (lanes.h), as in page_state.holder; 0: none. */
-    uint32_t long_lane, reserved;
+    uint32_t long_lane;
     uint64_t died; /* a process has died while the file was mapped */
     /* Held by the transaction that changes the size, reserved before any page; its version changes with the size, as a page's
      * with its content. */

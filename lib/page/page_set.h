@@ -13,8 +13,6 @@
 
 #include "lib/file/file.h"
 
-#include <sys/mman.h>
-
 /* A lane, taken for a commit (lanes.h). */
 struct taken_lane {
     struct file *of; /* NULL: no lane is taken */

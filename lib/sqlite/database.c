@@ -138,11 +138,15 @@ bool database_is_paired(const struct connection *c)
     return errno == ENOTSUP && database_has_manifest(c);
 }
 
-bool database_needs_view(const struct connection *c)
+bool database_is_masked(const struct connection *c)
 {
     char header[MASK_HEADER];
-    return database_is_paired(c) ||
-           (pread(c->db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header));
+    return pread(c->db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_is_on(header);
+}
+
+bool database_needs_view(const struct connection *c)
+{
+    return database_is_paired(c) || database_is_masked(c);
 }
 
 /* How long what was seen of the file counts. */

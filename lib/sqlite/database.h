@@ -88,6 +88,9 @@ bool database_is_paired(const struct connection *c);
  * attribute, after a removal that was cut. */
 bool database_has_manifest(const struct connection *c);
 
+/* Returns whether the file itself has a masked header. */
+bool database_is_masked(const struct connection *c);
+
 /* Returns whether only libato can tell the content: it is paired, or has a mask. */
 bool database_needs_view(const struct connection *c);
 

@@ -86,8 +86,7 @@ int share_memory_map(struct connection *c, bool is_first)
     const bool uses_copy = c->wants.prefer == ATO_PREFER_FILE && c->writable;
     const bool is_paired = db->view || database_is_paired(c);
     /* Before the map, which would pair it. */
-    if (!is_known && !is_paired && !uses_copy && database_needs_view(c) &&
-        !database_has_manifest(c))
+    if (!is_known && !is_paired && !uses_copy && database_is_masked(c) && !database_has_manifest(c))
         return fault_of_copy(c);
     if (database_map(c) < 0)
         return database_fault_of_map(c, SQLITE_CANTOPEN);
