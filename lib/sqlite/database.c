@@ -93,8 +93,7 @@ static struct database *open_file(const char *path)
                             .device = st.st_dev,
                             .inode = st.st_ino,
                             .fd = fd,
-                            .writable = writable,
-                            .policy = -1};
+                            .writable = writable};
     databases = db;
     return db;
 }
@@ -275,7 +274,7 @@ int database_map(const struct connection *c)
         return 0;
     unsigned char header[MASK_HEADER];
     const sqlite3_int64 length = database_length(db);
-    const bool is_first = !db->domain;
+    const bool is_first = !db->had_view;
     const char *policy = secure_getenv("ATO_READ_POLICY");
     if (length < 0)
         return -1;
@@ -310,18 +309,9 @@ int database_map(const struct connection *c)
     if (view == MAP_FAILED)
         return -1;
     db->reach = o.max_size > db->view_length ? o.max_size : db->view_length;
-    if (db->policy >= 0)
-        (void)ato_set_read_policy(view, db->policy);
-    if (is_first) {
-        /* The short struct_size saves counting slices. */
-        struct ato_stat st = {.struct_size = offsetof(struct ato_stat, slices_in_reflection),
-                              .domain = ATO_DOMAIN_PROCESS,
-                              .read_policy = ATO_READ_GATHER};
-        (void)ato_stat(view, &st);
-        db->domain = st.domain;
-        db->policy = st.read_policy;
+    if (is_first)
         db->reflection_dir = o.reflection_dir ? realpath(o.reflection_dir, NULL) : NULL;
-    }
+    db->had_view = true;
     __atomic_add_fetch(&mapped, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&db->view, view, __ATOMIC_RELEASE);
     db->told = 0;
@@ -458,8 +448,7 @@ void database_close(struct connection *c)
         db->guarded = db->overwritten = db->is_busy = false;
         free(db->reflection_dir);
         db->reflection_dir = NULL;
-        db->domain = 0;
-        db->policy = -1;
+        db->had_view = false;
     }
     database_lock();
     struct connection **at = &db->connections;

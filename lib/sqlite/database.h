@@ -48,10 +48,9 @@ struct database {
     struct connection *connections;
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */
-    int domain;           /* ATO_DOMAIN_...; 0: there was no view yet */
-    int policy;           /* ATO_READ_... of its views; -1: not known, and not chosen */
-    bool guarded;         /* if it is masked, it is known to have a guard (mask.h) */
-    bool overwritten;     /* database_check_mask() has found that. Atomic. */
+    bool had_view;
+    bool guarded;     /* if it is masked, it is known to have a guard (mask.h) */
+    bool overwritten; /* database_check_mask() has found that. Atomic. */
 };
 
 /* Finds the database of the connection, and lists the connection. c->writable becomes false if the process may not write to the

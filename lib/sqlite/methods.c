@@ -114,17 +114,13 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
  *
  *   ato_lock_wait_ms [= N] how long a lock in memory is waited for, whatever the busy handler says
  *   ato_stat              the fields of struct ato_stat, as JSON
- *   ato_read_policy [= P] the read policy of the database in this process: lazy, gather, eager
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
 
-/* No program names the default: an empty word is not looked up. */
 static const char *const policies[] = {
-    [ATO_READ_DEFAULT] = "",
     [ATO_READ_LAZY] = "lazy",
     [ATO_READ_GATHER] = "gather",
     [ATO_READ_EAGER] = "eager",
-    NULL,
 };
 static const char *const domains[] = {
     [ATO_DOMAIN_PMEM] = "pmem",
@@ -167,25 +163,6 @@ static int pragma_wait(struct connection *c, char **words)
     return SQLITE_OK;
 }
 
-static int pragma_policy(struct connection *c, char **words)
-{
-    struct database *db = c->db;
-    const char *wanted = words[2];
-    if (!wanted && db->policy < 0) /* libato's own default is another one */
-        wanted = secure_getenv("ATO_READ_POLICY");
-    const int policy = wanted && *wanted ? parameters_find(wanted, policies)
-                       : db->policy < 0  ? ATO_READ_GATHER
-                                         : db->policy;
-    if (policy < 0)
-        return refuse(c, words, "it must be lazy, gather or eager");
-    if (words[2] && c->pending.view && ato_set_read_policy(c->pending.view, policy) < 0)
-        return refuse(c, words, ato_errormsg());
-    if (words[2])
-        db->policy = policy;
-    words[0] = sqlite3_mprintf("%s", policies[policy]);
-    return SQLITE_OK;
-}
-
 static int pragma_unmap(struct connection *c, char **words)
 {
     const int mode = words[2] ? parameters_find(words[2], parameters_unmap) : c->wants.unmap_fast;
@@ -205,7 +182,6 @@ static int pragma(struct connection *c, char **words)
         int (*run)(struct connection *c, char **words);
     } all[] = {{"ato_lock_wait_ms", false, pragma_wait},
                {"ato_stat", true, pragma_stat},
-               {"ato_read_policy", false, pragma_policy},
                {"ato_unmap", false, pragma_unmap}};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (sqlite3_stricmp(words[1], all[i].name) != 0)

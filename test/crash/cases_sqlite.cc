@@ -160,8 +160,9 @@ void before_first(Actor &a)
 // Each read brings home what it reads.
 void before_eager(Actor &a)
 {
+    setenv("ATO_READ_POLICY", "eager", 1);
     before_one(a);
-    run(a, {"PRAGMA ato_read_policy = eager"});
+    unsetenv("ATO_READ_POLICY");
 }
 
 void before_spills(Actor &a)
