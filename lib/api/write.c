@@ -33,7 +33,9 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     const struct tally under_way = under_way_begin(f);
     page_turn_mark(at->state);
     persist_store_word(&f->persist, word, value);
-    if (file_flush_word(f, word) < 0)
+    if (f->logged)
+        r = file_fdatasync(f, f->pairing.original, "a write");
+    else if (persist_flush_word(&f->persist, word) < 0)
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);

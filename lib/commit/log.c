@@ -238,12 +238,11 @@ static int check(struct file *f, uint64_t tail)
 {
     struct shared_log *l = log_of(f);
     struct log_file log;
-    const char *words = f->pairing.manifest + MANIFEST_SIZE_WORD;
     if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || file_log(f, &log) < 0)
         return -1;
     /* persist-order L3 (above) */
     if (file_fdatasync(f, f->pairing.original, in_log) < 0 ||
-        file_flush_word(f, (uint64_t *)(uintptr_t)words) < 0)
+        file_fdatasync(f, f->pairing.lock, in_log) < 0)
         return -1;
     log.header.start = tail;
     /* After an error either header may hold, and both are right: the space before the new start is not used again until a later

@@ -19,17 +19,6 @@ void file_set_limit(struct file *f, uint64_t size, const struct file_wish *wish)
     f->max_size = layout_pages(f->limit) * PAGE_BYTES;
 }
 
-int file_msync(struct file *f, const uint64_t *word)
-{
-    pthread_mutex_lock(&f->medium);
-    int r = PERSIST_CALL(flush_any)(&f->persist, word, sizeof(*word));
-    if (r < 0)
-        file_poison(f);
-    r = file_check(f);
-    pthread_mutex_unlock(&f->medium);
-    return r;
-}
-
 int file_sync(struct file *f, int fd, const char *what)
 {
     pthread_mutex_lock(&f->medium);

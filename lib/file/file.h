@@ -269,21 +269,10 @@ static inline uint64_t file_end(const struct file *f)
 }
 
 /*
- * Runs persist_flush_word() for a file in domain disk. Returns 0; -1 with EIO and a sentence.
- *
- * A failure poisons the file, whichever thread stored the bytes: the kernel reports a failed write-back once,
- * to the first msync() of the file, and then treats the pages as clean. So flushes run one at a time, and
- * each fails if an earlier one got the report.
+ * Makes a file of the medium durable. `what`: as in file_in_doubt(). Returns 0; -1 with EIO and the file poisoned, whichever thread stored
+ * the bytes: the kernel reports a failed write-back once, to the first sync, and then treats the pages as clean. So syncs run one at a
+ * time, and each fails if an earlier one got the report.
  */
-int file_msync(struct file *f, const uint64_t *word);
-
-/* A macro, so that a test's recorder sees the place it is called from. */
-#define file_flush_word(f, word)                                                                   \
-    ((f)->persist.domain == PERSIST_DISK ? SEAM_AT("flush_any", file_msync(f, word))               \
-                                         : persist_flush_word(&(f)->persist, word))
-
-/* Makes a file of the medium durable, as file_msync(): one at a time. `what`: as in file_in_doubt(). Returns 0; -1 with EIO and the file
- * poisoned. */
 int file_sync(struct file *f, int fd, const char *what);
 #define file_fdatasync(f, fd, what) SEAM_AT("fdatasync", file_sync(f, fd, what))
 

@@ -78,7 +78,7 @@ static int set(struct mapping *m, struct manifest_guard *after)
         return -1;
     if (attach_lock(f) < 0)
         return -1;
-    /* One flush at a time, as in file_msync(): size word and record lie in one file. */
+    /* One flush at a time, as in file_sync(): size word and record lie in one file. */
     pthread_mutex_lock(&f->medium);
     mutex_lock(MUTEX_GUARD);
     int r = pairing_refresh(pr);

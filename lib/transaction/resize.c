@@ -26,7 +26,7 @@ static const char zeros[PAGE_BYTES];
 /* ---- begin and end ---- */
 
 /* Runs a step that syncs: growth_end(), for example. The kernel reports an earlier failed write-back once, possibly to
- * these syncs: so one at a time, and a lost write poisons the file, as in file_msync(). Returns 0; -1: errors of the
+ * these syncs: so one at a time, and a lost write poisons the file, as in file_sync(). Returns 0; -1: errors of the
  * step. */
 static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t size), uint64_t size)
 {
