@@ -80,7 +80,6 @@ enum ato_format {
     /* One RefPage for each page of the file; space only where written, or near it. */
     ATO_FORMAT_DENSE = 1,
     ATO_FORMAT_SPARSE = 2, /* a RefPage for each page that was written: for few updates far apart */
-    ATO_FORMAT_AUTO = 3,   /* sparse if a dense one might fill the disk (ato_mmap(3)) */
     ATO_FORMAT_LOG = 4,    /* of ato_stat(): domain disk has a log, whatever is asked for */
 };
 

@@ -194,8 +194,7 @@ static void abandon(struct file *f)
 }
 
 static_assert(ATO_FORMAT_SPARSE - ATO_FORMAT_DENSE == (int)LAYOUT_SPARSE &&
-                  ATO_FORMAT_LOG - ATO_FORMAT_DENSE == (int)LAYOUT_LOG &&
-                  ATO_FORMAT_AUTO - ATO_FORMAT_DENSE == FORMAT_AUTO,
+                  ATO_FORMAT_LOG - ATO_FORMAT_DENSE == (int)LAYOUT_LOG,
               "the formats of ato.h are those of the media, from 1 on");
 
 /* Opens a file for writing: fills in *f. Returns 0; -1 with errno, and the caller closes what is open. */

@@ -85,7 +85,7 @@ static int add_flag(struct ato_options *o, const char *name, unsigned flag, char
 
 int options_complete(struct ato_options *o, const struct ato_options *given)
 {
-    static const char *const formats[] = {"dense", "sparse", "auto"};
+    static const char *const formats[] = {"dense", "sparse"};
     if (options_take(o, sizeof(*o), given, "ato_options") < 0)
         return -1;
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
@@ -101,10 +101,10 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
     o->read_policy = options_choose_policy(o->read_policy);
     if (o->read_policy < 0)
         return -1;
-    if (o->format < ATO_FORMAT_DEFAULT || o->format > ATO_FORMAT_AUTO)
+    if (o->format < ATO_FORMAT_DEFAULT || o->format > ATO_FORMAT_SPARSE)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_DEFAULT)
-        o->format = from_environment("ATO_FORMAT", formats, 3, "dense, sparse, auto");
+        o->format = from_environment("ATO_FORMAT", formats, 2, "dense, sparse");
     if (o->format < 0 || take_patience() < 0)
         return -1;
     if (!o->reflection_dir)

@@ -14,31 +14,6 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/vfs.h>
-
-/* From this size on a file's format depends on what is free. */
-#define LARGE_BYTES (1ull << 30)
-
-/* Chooses the format of a new reflection: with FORMAT_AUTO sparse if there is no room for a dense one as long as the file. */
-static uint32_t choose_format(const struct pairing *pr, const struct pairing_wish *wish)
-{
-    const uint64_t size = pr->identity.size;
-    struct statfs fs;
-    if (pr->persist.domain == PERSIST_DISK)
-        return LAYOUT_LOG;
-    if (wish->format != FORMAT_AUTO)
-        return (uint32_t)wish->format;
-    if (size < LARGE_BYTES || fstatfs(pr->folder.fd, &fs) < 0)
-        return LAYOUT_DENSE;
-    const uint64_t free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-    if (size <= free)
-        return LAYOUT_DENSE;
-    report_log(REPORT_INFO,
-               "%s gets a sparse reflection: it is %" PRIu64 " bytes long, and %" PRIu64
-               " are free in %s",
-               pr->path, size, free, pr->folder.path);
-    return LAYOUT_SPARSE;
-}
 
 static int make_reflection(struct pairing *pr, uint32_t format)
 {
@@ -154,7 +129,8 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     if (check_links(pr) < 0)
         return -1;
     birth_choose_domain(pr, wish);
-    const uint32_t format = choose_format(pr, wish);
+    const uint32_t format =
+        pr->persist.domain == PERSIST_DISK ? LAYOUT_LOG : (uint32_t)wish->format;
     /* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
     if (wish->folder && pr->identity.size &&
         fsops->fallocate(pr->original, FALLOC_FL_KEEP_SIZE, 0, 1) < 0 && errno == EOPNOTSUPP)

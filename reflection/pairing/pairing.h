@@ -90,7 +90,7 @@ struct pairing {
 struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
     enum persist_domain domain; /* auto: detected */
-    int format;                 /* of a new reflection: enum layout_format, or FORMAT_AUTO */
+    int format;                 /* enum layout_format, of a new reflection; not in domain disk */
     bool borrow;                /* open and close no descriptor of the original */
     bool only_looks;            /* change nothing: the descriptor is read-only */
     bool prefer_file;           /* set the reflection aside */
@@ -104,8 +104,6 @@ struct pairing_wish {
     int (*join)(struct pairing *pr, void *arg);
     void *arg;
 };
-
-#define FORMAT_AUTO 2
 
 /* The next step, at the end of sentences. */
 #define PAIRING_KEEP_FILE                                                                          \

@@ -75,7 +75,7 @@ TEST(LogChecksum, IsCrc32c)
 TEST_F(LogFile, IsThatOfEachFileInDomainDisk)
 {
     for (const char *word : {"dense", "sparse", "log"})
-        for (const int format : {ATO_FORMAT_AUTO, ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
+        for (const int format : {ATO_FORMAT_DENSE, ATO_FORMAT_SPARSE}) {
             Environment e("ATO_FORMAT", word);
             ato_options o = logged();
             o.format = format;

@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 using namespace support;
@@ -198,26 +197,6 @@ TEST_F(Map, NullOptionsAreTheDefaults)
     EXPECT_EQ(st.read_policy, ATO_READ_LAZY);
     EXPECT_EQ(st.format, sparse() ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE);
     EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
-}
-
-TEST_F(Map, FormatAutoIsSparseWhereADenseReflectionMightBecomeLargerThanTheDiskAndSaysSo)
-{
-    constexpr uint64_t GIB = 1ull << 30;
-    struct statvfs fs;
-    ASSERT_EQ(statvfs(dir.path().c_str(), &fs), 0);
-    const uint64_t free = fs.f_bavail * fs.f_frsize;
-    ato_options o = options();
-    o.format = ATO_FORMAT_AUTO;
-    for (const uint64_t size : {uint64_t(SIZE), GIB, GIB + 2 * free}) {
-        const bool is_short = size >= GIB && size > free;
-        ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
-        Log log;
-        Mapped m(path, o, SIZE);
-        ASSERT_TRUE(m) << m.sentence;
-        EXPECT_EQ(m.stat().format, is_short ? ATO_FORMAT_SPARSE : ATO_FORMAT_DENSE) << size;
-        EXPECT_EQ(log.has(ATO_LOG_INFO, path + " gets a sparse reflection"), is_short) << size;
-        EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
-    }
 }
 
 TEST_F(Map, MappingWithoutProtWriteCannotBeWritten)

@@ -169,8 +169,7 @@ TEST_F(Options, EnvironmentChoosesTheFormatUnlessAnOptionDoes)
     } cases[] = {{"", ATO_FORMAT_DEFAULT, ATO_FORMAT_DENSE},
                  {"sparse", ATO_FORMAT_DEFAULT, ATO_FORMAT_SPARSE},
                  {"sparse", ATO_FORMAT_DENSE, ATO_FORMAT_DENSE},
-                 {"dense", ATO_FORMAT_SPARSE, ATO_FORMAT_SPARSE},
-                 {"sparse", ATO_FORMAT_AUTO, ATO_FORMAT_DENSE}};
+                 {"dense", ATO_FORMAT_SPARSE, ATO_FORMAT_SPARSE}};
     for (const auto &c : cases) {
         Environment e("ATO_FORMAT", c.word);
         ato_options o = options();
