@@ -68,12 +68,6 @@ static int give_back(struct file *f, uint64_t first, uint64_t n)
 /* Runs of at least this many pages are worth a system call for their page tables. */
 enum { LONG_RUN = 16 };
 
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Deploys the pages of n places of one chunk whose words are not 0. Changes `pages`. */
 static int deploy_places(struct file *f, const uint64_t *words, uint64_t *pages, uint64_t n)
 {
@@ -83,7 +77,7 @@ static int deploy_places(struct file *f, const uint64_t *words, uint64_t *pages,
         if (words[i] && pages[i] < end)
             pages[count++] = pages[i];
     if (f->sparse)
-        qsort(pages, count, sizeof(*pages), by_number);
+        qsort(pages, count, sizeof(*pages), meta_by_number);
     for (uint64_t i = 0, next; i < count; i = next) {
         for (next = i + 1; next < count && pages[next] == pages[next - 1] + 1;)
             next++;
@@ -160,11 +154,6 @@ static void tell(struct turn *t, uint64_t bytes)
     pthread_mutex_unlock(&t->progress);
 }
 
-static void fail(struct turn *t)
-{
-    __atomic_store_n(&t->error, errno ? errno : EIO, __ATOMIC_RELAXED);
-}
-
 static void *work(void *arg)
 {
     struct turn *t = arg;
@@ -173,7 +162,7 @@ static void *work(void *arg)
         if (chunk >= t->chunks)
             break;
         if (deploy_chunk(t, chunk) < 0) {
-            fail(t);
+            __atomic_store_n(&t->error, errno ? errno : EIO, __ATOMIC_RELAXED);
             break;
         }
         /* Chunks are handed out in order, so all before this one are done, or nearly. (Sparse: the pages of a chunk are anywhere.) */

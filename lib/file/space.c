@@ -282,11 +282,6 @@ int space_keep(const struct file *f, uint64_t page, uint64_t n)
                               (unsigned long long)(page * PAGE_BYTES), f->pairing.path);
 }
 
-static void forget_space(struct page_state *s)
-{
-    __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
-}
-
 /* Returns the state of the page that has a place; NULL: none has. */
 static struct page_state *state_at(const struct file *f, uint64_t place)
 {
@@ -302,7 +297,7 @@ int space_give_back(struct file *f, uint64_t place, uint64_t n)
      * into a hole. */
     for (uint64_t i = place; i < place + n; i++)
         if ((s = state_at(f, i)))
-            forget_space(s);
+            __atomic_store_n(&s->flags, s->flags & (uint8_t)~PAGE_R_ALLOCATED, __ATOMIC_RELEASE);
     /* I2: as a store to invalid homes. */
     return fsops_punch(f->pairing.reflection, (off_t)layout_refpage(file_format(f), place),
                        (off_t)(n * PAGE_BYTES)) < 0

@@ -189,13 +189,6 @@ static int copy_file(struct copy *c)
     return r == 0 ? pass_alone(c) : r;
 }
 
-/* Returns true, with a sentence, if another program overwrote the file: what was copied is a mixture. */
-static bool is_mixture(struct file *f, uint64_t size)
-{
-    const struct manifest_guard g = guard_of(f);
-    return f->pairing.reflection >= 0 && guard_check(&f->pairing, &g, size) < 0;
-}
-
 off_t snapshot_take(struct mapping *m,
                     int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg)
 {
@@ -210,7 +203,9 @@ off_t snapshot_take(struct mapping *m,
     c.buffer = aligned_alloc(64, ROOM * PAGE_BYTES);
     int r =
         c.buffer ? copy_file(&c) : report_error(ENOMEM, "no memory to copy %s", c.f->pairing.path);
-    if (r >= 0 && is_mixture(c.f, c.size))
+    const struct manifest_guard g = guard_of(c.f);
+    /* Another program overwrote the file: what was copied is a mixture. */
+    if (r >= 0 && c.f->pairing.reflection >= 0 && guard_check(&c.f->pairing, &g, c.size) < 0)
         r = -1;
     if (r >= 0)
         range_count_read(m, c.size);

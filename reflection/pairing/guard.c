@@ -92,16 +92,6 @@ static int record_has_bytes(const struct log_file *log, const struct log_view *v
     return 0;
 }
 
-/* The same for a log. Returns 1 or 0; less than 0 with errno. */
-static int log_has_bytes(int fd, const struct manifest_guard *g)
-{
-    struct log_file log;
-    struct manifest_guard guard = *g;
-    const int valid = log_open(&log, fd);
-    uint64_t position = log.header.start;
-    return valid <= 0 ? valid : log_walk(&log, &position, UINT64_MAX, record_has_bytes, &guard);
-}
-
 bool guard_is_foreign(const struct pairing *pr, const struct manifest_guard *g)
 {
     const int first = first_byte(pr->original, g);
@@ -120,7 +110,13 @@ int guard_was_overwritten(int file, int reflection, const struct manifest_guard 
     if (first <= 0 ? first != BEHIND_END : is_mask(g, first))
         return 0;
     if (format == LAYOUT_LOG) {
-        found = log_has_bytes(reflection, g);
+        struct log_file log;
+        struct manifest_guard guard = *g;
+        found = log_open(&log, reflection);
+        if (found > 0) {
+            uint64_t position = log.header.start;
+            found = log_walk(&log, &position, UINT64_MAX, record_has_bytes, &guard);
+        }
         return found < 0 ? report_errno(errno, "cannot read the log of %s", path) : found;
     }
     struct meta_chunk *c HEAP = calloc(1, sizeof(*c));

@@ -48,7 +48,7 @@ int64_t meta_read(int reflection, uint32_t format, uint64_t first, uint64_t n, u
     return got / (int64_t)each;
 }
 
-static int by_number(const void *a, const void *b)
+int meta_by_number(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
@@ -85,7 +85,7 @@ int meta_find(int reflection, uint32_t format, uint64_t page, uint64_t end, uint
             if (c->words[i] && c->pages[i] >= page && (c->pages[i] < end || end == UINT64_MAX))
                 all[count++] = c->pages[i];
         if (!dense)
-            qsort(all, (size_t)count, sizeof(*all), by_number);
+            qsort(all, (size_t)count, sizeof(*all), meta_by_number);
         if (count < most)
             continue;
         count = most;
@@ -110,15 +110,6 @@ int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
                : meta_find(reflection, LAYOUT_DENSE, layout_pages(size), UINT64_MAX, page, 1);
 }
 
-/* If the manifest does not tell the format: a log is known by its header, which a birth that was cut may have left. All others are
- * taken for dense; a sparse one that was ever written to seems to hold slices then. Returns a LAYOUT_; -1 with errno. */
-static int guess_format(int fd)
-{
-    struct log_file log;
-    const int is_log = log_is_possible() ? log_open(&log, fd) : 0;
-    return is_log < 0 ? -1 : is_log ? LAYOUT_LOG : LAYOUT_DENSE;
-}
-
 int meta_holds_slices(const struct folder *f, uint64_t number)
 {
     const struct pairing_names n = pairing_names(number);
@@ -128,12 +119,17 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     uint64_t page;
     struct manifest_record r;
     const int found = fd < 0 ? -1 : area_read_at(f, n.manifest, &r);
-    const int format = fd < 0 || (found < 0 && errno != ENOENT) ? -1
-                       : found == MANIFEST_VALID                ? (int)r.format
-                                                                : guess_format(fd);
-    int result = format < 0             ? -1
-                 : format == LAYOUT_LOG ? log_holds_records(fd)
-                                        : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
+    int result = fd < 0 || (found < 0 && errno != ENOENT) ? -1 : 0;
+    if (result == 0 && found != MANIFEST_VALID) {
+        /* A log is known by its header, which a birth that was cut may have left. All others are taken for dense; a sparse one that was
+         * ever written to seems to hold slices then. */
+        struct log_file log;
+        result = log_is_possible() ? log_open(&log, fd) : 0;
+        r.format = result > 0 ? LAYOUT_LOG : LAYOUT_DENSE;
+    }
+    if (result >= 0)
+        result = r.format == LAYOUT_LOG ? log_holds_records(fd)
+                                        : meta_find(fd, r.format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

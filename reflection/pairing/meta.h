@@ -41,6 +41,9 @@ struct meta_chunk {
  * with errno. */
 int64_t meta_step(int reflection, uint32_t format, uint64_t end, struct meta_chunk *c);
 
+/* Orders the numbers of pages, for qsort(). */
+int meta_by_number(const void *a, const void *b);
+
 /* Finds the first `most` pages in [page, end) whose words are not 0; `most` is META_FOUND or less. Dense: reads only the meta pages of
  * these pages; sparse: all. Returns how many there are, in `found`, in ascending order; -1 with errno. */
 enum { META_FOUND = 512 };
