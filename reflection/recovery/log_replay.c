@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- records ---- */
@@ -48,13 +49,29 @@ static uint64_t read_page(const struct log_file *log, uint64_t at, const struct 
 struct copying {
     struct log_range *range;
     struct homecoming to;
+    struct timespec said; /* when the progress was said */
 };
+
+/* At most once in a second, so not at all of a short recovery. */
+static void say_progress(struct copying *c)
+{
+    const struct log_header *h = &c->range->log.header;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - c->said.tv_sec < 1 + (now.tv_nsec < c->said.tv_nsec))
+        return;
+    c->said = now;
+    report_log(REPORT_INFO,
+               "recovering %s: %" PRIu64 " KiB of its log, of at most %" PRIu64 ", are in the file",
+               c->to.path, (c->range->position - h->start) >> 10, h->capacity >> 10);
+}
 
 static int copy_record(const struct log_file *log, const struct log_view *v, uint64_t at, void *arg)
 {
-    const struct copying *c = arg;
+    struct copying *c = arg;
     char page[PAGE_BYTES];
     note_size(c->range, v);
+    say_progress(c);
     for (uint64_t i = 0; i < v->record.pages; i++) {
         const struct log_page *p = &v->pages[i];
         at = read_page(log, at, p, page, c->to.path);
@@ -183,7 +200,8 @@ int log_recover(struct pairing *pr)
     struct log_range range;
     if (open_range(pr, pr->reflection, &range) < 0)
         return -1;
-    struct copying c = {&range, {pr->original, pr->size, pr->path}};
+    struct copying c = {&range, {pr->original, pr->size, pr->path}, {0}};
+    clock_gettime(CLOCK_MONOTONIC, &c.said);
     if (walk(&range, copy_record, &c, pr->path) < 0)
         return -1;
     struct log_header *h = &range.log.header;
