@@ -6,6 +6,9 @@
  *   threads/1K     the same by 8 threads, on pages of their own, beside one thread
  *   processes/1K   the same by 8 processes, beside one
  *   tx/32x256      256 bytes in each of 32 pages, as one transaction: libato, libpmemobj, beside the floor
+ *   put/100        a value of 100 bytes under one of 10,000 keys, a transaction each: a record of 108 bytes in its place, beside LMDB
+ *                  without flags, if that is installed
+ *   recover/16M    a map after a kill that finds 16 MiB of records of 1 KiB in the log, when neither file is in memory
  *
  * The floor appends as many bytes to a file of 16 MiB, which was filled with zeros, and calls fdatasync(): it is durable, and neither
  * atomic nor in its place. `ns` is of a commit, so with 8 threads an eighth of the time between two commits of one of them. `flushes` and
@@ -17,11 +20,15 @@
 #include <algorithm>
 #include <ato.h>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
 #include <functional>
 #include <memory>
+#ifdef WITH_LMDB
+#include <lmdb.h>
+#endif
 #include <pthread.h>
 #include <random>
 #include <string>
@@ -122,14 +129,14 @@ class Floor
 class File
 {
   public:
-    File() : fd_(make_file("file", settings.file_bytes()))
+    explicit File(const char *name) : fd_(make_file(name, settings.file_bytes()))
     {
-        map();
     }
 
     ~File()
     {
-        unmap();
+        if (base_)
+            unmap();
         close(fd_);
     }
 
@@ -151,6 +158,26 @@ class File
     {
         if (ato_munmap(base_, settings.file_bytes(), ATO_UNMAP_FAST) != 0)
             fail("ato_munmap: %s", ato_errormsg());
+    }
+
+    char *at(uint64_t offset) const
+    {
+        return base_ + offset;
+    }
+
+    uint64_t log_bytes() const
+    {
+        struct stat st;
+        return stat(log().c_str(), &st) == 0 ? static_cast<uint64_t>(st.st_size) : 0;
+    }
+
+    void drop_from_memory() const
+    {
+        const int log_fd = open(log().c_str(), O_RDONLY | O_CLOEXEC);
+        for (const int fd : {fd_, log_fd})
+            if (fd < 0 || fsync(fd) != 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+                fail("cannot drop a file from memory: %s", std::strerror(errno));
+        close(log_fd);
     }
 
     /* `n` writes to pages whose number, modulo MANY, is `lane`. */
@@ -179,6 +206,14 @@ class File
     }
 
   private:
+    std::string log() const
+    {
+        struct stat st;
+        if (fstat(fd_, &st) != 0)
+            fail("cannot stat a file: %s", std::strerror(errno));
+        return bench::folder() + "/.ato/" + std::to_string(st.st_ino);
+    }
+
     int fd_;
     char *base_ = nullptr;
 };
@@ -266,6 +301,119 @@ class Herd
     pid_t pids_[MANY];
 };
 
+/* ---- LMDB ---- */
+
+constexpr size_t KEYS = 10000, VALUE = 100;
+
+/* Records of a key and its value, each in its place. */
+void put_records(size_t n)
+{
+    struct Record {
+        uint64_t key;
+        char value[VALUE];
+    } r;
+    std::memcpy(r.value, source, VALUE);
+    while (n--) {
+        r.key = dice() % KEYS;
+        if (!ato_memcpy(file->at(r.key * sizeof(r)), &r, sizeof(r)))
+            fail("ato_memcpy: %s", ato_errormsg());
+    }
+}
+
+#ifdef WITH_LMDB
+class Lmdb
+{
+  public:
+    Lmdb()
+    {
+        const std::string path = bench::folder() + "/lmdb";
+        must(mdb_env_create(&env_));
+        must(mdb_env_set_mapsize(env_, 1ull << 30));
+        must(mdb_env_open(env_, path.c_str(), MDB_NOSUBDIR, 0600));
+        MDB_txn *t;
+        must(mdb_txn_begin(env_, nullptr, 0, &t));
+        must(mdb_dbi_open(t, nullptr, 0, &dbi_));
+        for (uint64_t key = 0; key < KEYS; key++)
+            put(t, key);
+        must(mdb_txn_commit(t));
+    }
+
+    void commit(size_t n)
+    {
+        while (n--) {
+            MDB_txn *t;
+            must(mdb_txn_begin(env_, nullptr, 0, &t));
+            put(t, dice() % KEYS);
+            must(mdb_txn_commit(t));
+        }
+    }
+
+  private:
+    static void must(int r)
+    {
+        if (r)
+            fail("LMDB: %s", mdb_strerror(r));
+    }
+    void put(MDB_txn *t, uint64_t key)
+    {
+        key *= 11400714819323198485u;
+        MDB_val k = {sizeof(key), &key}, v = {VALUE, source};
+        must(mdb_put(t, dbi_, &k, &v, 0));
+    }
+
+    MDB_env *env_ = nullptr;
+    MDB_dbi dbi_ = 0;
+};
+#endif
+
+/* ---- recovery ---- */
+
+/* Leaves a file with a full log of the longest ring, as after a kill. */
+void fill_log(File &f)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        f.map();
+        const auto write_all = [&f](size_t n) {
+            std::vector<std::thread> all;
+            for (size_t lane = 0; lane < MANY; lane++)
+                all.emplace_back([&f, n, lane] {
+                    std::minstd_rand random(static_cast<unsigned>(lane) + 77);
+                    f.write(n / MANY, lane, random);
+                });
+            for (std::thread &t : all)
+                t.join();
+        };
+        /* It is empty when it has become so long. */
+        while (f.log_bytes() < RING)
+            write_all(MANY * 20);
+        write_all(RING / (WRITE + 2 * 64) - MANY * 40);
+        _exit(0);
+    }
+    int status = 1;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+        fail("cannot fill a log");
+}
+
+/* A repetition is one recovery. */
+Case recovery()
+{
+    Case c;
+    c.name = "recover/16M";
+    c.sides = {"libato"};
+    c.goals = {{"libato", "ns", 1e9}};
+    c.promise = [](const std::string &) { return std::string("all that was committed"); };
+    c.repeat = [] {
+        File f("recovered");
+        fill_log(f);
+        f.drop_from_memory();
+        const double ns = bench::ns_of([&f] { f.map(); });
+        return std::vector<Values>{{{"ns", ns}, {"ratio", 1}}};
+    };
+    return c;
+}
+
 /* ---- the cases ---- */
 
 struct Side {
@@ -290,7 +438,8 @@ Case make_case(const char *name, const std::vector<Side> &sides, std::vector<ben
     };
     c.repeat = [sides, share] {
         if (!file) {
-            file = std::make_unique<File>();
+            file = std::make_unique<File>("file");
+            file->map();
             floor_side = std::make_unique<Floor>();
         }
         bench::Medians medians;
@@ -343,10 +492,23 @@ std::vector<Case> cases()
                                   pool->write_at_once(source, parts, PAGES);
                               }
                           }};
+    const Side record = {"libato", BOTH, put_records};
+    std::vector<Side> puts = {record};
+    std::vector<bench::Goal> put_goals;
+#ifdef WITH_LMDB
+    puts.insert(puts.begin(), {"lmdb", BOTH, [](size_t n) {
+                                   static auto *const lmdb = new Lmdb();
+                                   lmdb->commit(n);
+                                   (void)lmdb;
+                               }});
+    put_goals = {{"libato", "ratio", 1}};
+#endif
     return {make_case("write/1K", {floor, one}, {{"libato", "ratio", 1 / 0.95}}),
             make_case("threads/1K", {one, threads}, {{"8threads", "ratio", 1 / 4.0}}),
             make_case("processes/1K", {one, processes}, {{"8processes", "ratio", 1 / 3.0}}),
-            make_case("tx/32x256", {floor_tx, tx, pmemobj}, {{"libato", "ratio", 1 / 0.9}}, 20)};
+            make_case("tx/32x256", {floor_tx, tx, pmemobj}, {{"libato", "ratio", 1 / 0.9}}, 20),
+            make_case("put/100", puts, put_goals),
+            recovery()};
 }
 
 } // namespace

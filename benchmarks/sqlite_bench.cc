@@ -61,7 +61,7 @@ constexpr char ONE_WRITER[] = "contend/1"; /* the row that OF_ONE refers to */
 const std::vector<const char *> CONTENTION = {WRITES,        OF_ONE, WRITE_TAIL,
                                               WRITE_LONGEST, EVEN,   BUSY};
 const std::vector<Row> ROWS = {
-    {"update", "transactions of one update", {{WRITER}}, {WRITES}},
+    {"update", "transactions of one update", {{WRITER}}, {WRITES, WRITE_TAIL}},
     {"update100", "transactions of 100 updates", {{WRITER_OF_100}}, {WRITES}},
     {"read", "point reads", {{READER}}, {READS}},
     {"speedtest1", "SQLite's speedtest1, in its default size", {}, {RUNS, SECONDS}},
@@ -86,6 +86,7 @@ const std::vector<Row> ROWS = {
 };
 
 constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refer to */
+constexpr char DISK[] = "ato_disk";                    /* the one of libato on a disk */
 
 #define ON_TMPFS "kill: all that was acknowledged; power cut: nothing, on tmpfs"
 
@@ -93,6 +94,7 @@ const std::vector<Side> SIDES = {
     {"ato_process", "ato", "DELETE", "process", ON_TMPFS},
     {"ato_pmem", "ato", "DELETE", "pmem",
      ON_TMPFS "; every flush that persistent memory needs for it is issued"},
+    {DISK, "ato", "DELETE", "disk", "kill and power cut, on a disk: all that was acknowledged"},
     {WAL, "unix", "WAL", nullptr, ON_TMPFS},
     {TRUNCATE, "unix", "TRUNCATE", nullptr, ON_TMPFS},
     {"off", "unix", "OFF", nullptr,
@@ -546,8 +548,10 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     bench::folder(options.folder.c_str());
     std::vector<const Side *> sides;
+    const bool on_disk = bench::medium_name().find("DRAM") == std::string::npos;
     for (const Side &side : SIDES)
-        if (options.sides.empty() || chosen(options.sides, side.name))
+        if (options.sides.empty() ? !side.domain || on_disk == (side.name == std::string_view(DISK))
+                                  : chosen(options.sides, side.name))
             sides.push_back(&side);
     if (bench::free_bytes() < (options.mib << 20) * 3 * sides.size()) {
         std::fprintf(stderr, "%s has not enough space: see --folder and --mib\n",

@@ -61,8 +61,8 @@ static int deploy_held(struct file *f, struct page_set *h)
 
 int deploy_committed(struct file *f, struct page_set *h)
 {
-    if (f->logged)
-        return log_checkpoint(f);
+    if (f->logged) /* show() has brought them home */
+        return 0;
     /* persist-order W3 (reader: read.c, point 2): the flip becomes visible before the homes that it
      * made invalid are stored to. Elsewhere a reservation, a locked instruction, lies between them.
      * Here there is none, and non-temporal stores do not wait for earlier stores.

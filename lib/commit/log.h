@@ -13,7 +13,8 @@
  *   that they are home. Their space is used again after that is durable.
  *
  * If the process dies before its record is appended, nothing has changed. If it dies later, the process that takes its pages over
- * makes the log durable and copies what it has of these pages (takeover.c); after a power cut recovery copies all.
+ * makes the log durable and copies what it has of these pages (takeover.c); after a power cut recovery copies all. The model log.pml
+ * has all of this, but for logs that get longer and changes of size.
  */
 #ifndef ATO_LIB_COMMIT_LOG_H
 #define ATO_LIB_COMMIT_LOG_H

@@ -93,7 +93,8 @@ static bool is_valid(const struct log_header *h, uint64_t length)
     return h->magic == LOG_MAGIC && h->version == LOG_VERSION &&
            h->checksum == header_checksum(h) && h->capacity && h->capacity % LOG_RING_AT == 0 &&
            length > LOG_RING_AT && h->capacity <= length - LOG_RING_AT &&
-           h->start % LOG_UNIT == 0 && h->start >= h->origin && h->origin % LOG_UNIT == 0;
+           h->start % LOG_UNIT == 0 && h->start >= h->origin && h->origin % LOG_UNIT == 0 &&
+           h->start < LOG_MOST; /* so that no position of a later record is around */
 }
 
 int log_read_header(struct log_file *log, uint64_t length)

@@ -42,6 +42,7 @@
 #define LOG_RECORD_MAGIC 0x4345524f5441ull /* "ATOREC" */
 #define LOG_VERSION      1
 #define LOG_NO_SIZE      UINT64_MAX
+#define LOG_MOST         (1ull << 62) /* positions */
 
 enum { LOG_RING_AT = 4096, LOG_COPY_AT = 512, LOG_UNIT = 64 };
 

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- records ---- */
@@ -48,13 +49,31 @@ static uint64_t read_page(const struct log_file *log, uint64_t at, const struct 
 struct copying {
     struct log_range *range;
     struct homecoming to;
+    uint64_t said; /* when it was said how far this is, in ms; 0: not yet asked */
 };
+
+/* Says it at most once in a second, so not at all of a short recovery. */
+static void say_progress(struct copying *c)
+{
+    const struct log_header *h = &c->range->log.header;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const uint64_t now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    if (c->said && now - c->said < 1000)
+        return;
+    if (c->said)
+        report_log(REPORT_INFO,
+                   "recovering %s: %" PRIu64 " KiB of its log are done, of at most %" PRIu64,
+                   c->to.path, (c->range->position - h->start) >> 10, h->capacity >> 10);
+    c->said = now;
+}
 
 static int copy_record(const struct log_file *log, const struct log_view *v, uint64_t at, void *arg)
 {
-    const struct copying *c = arg;
+    struct copying *c = arg;
     char page[PAGE_BYTES];
     note_size(c->range, v);
+    say_progress(c);
     for (uint64_t i = 0; i < v->record.pages; i++) {
         const struct log_page *p = &v->pages[i];
         at = read_page(log, at, p, page, c->to.path);
@@ -146,11 +165,13 @@ static int open_range(const struct pairing *pr, int fd, struct log_range *range)
 }
 
 /* Writes a record again, as it is. */
-static int rewrite(const struct log_file *log, const struct log_view *v, uint64_t at, void *range)
+static int rewrite(const struct log_file *log, const struct log_view *v, uint64_t at, void *arg)
 {
+    struct copying *c = arg;
     char piece[PAGE_BYTES];
     (void)at;
-    note_size(range, v);
+    note_size(c->range, v);
+    say_progress(c);
     for (uint64_t done = 0, n; done < v->record.bytes; done += n) {
         const uint64_t left = v->record.bytes - done, position = v->record.position + done;
         n = left < sizeof(piece) ? left : sizeof(piece);
@@ -173,9 +194,10 @@ int log_recover_size(struct pairing *pr)
     /* persist-order L2 (reader: a later recovery): a killed process may have written records, or a header, and not synced them. They are
      * durable before anything is copied to the file, and before the other copy of the header is overwritten. A sync may have
      * failed before: then the page cache takes what no disk has for written, unless it is written again. */
+    struct copying c = {.range = &range, .to.path = pr->path};
     int r = open_range(pr, fd, &range);
     if (r == 0)
-        r = walk(&range, rewrite, &range, pr->path);
+        r = walk(&range, rewrite, &c, pr->path);
     if (r == 0 && fsops_fdatasync(fd) < 0)
         r = report_errno(errno, "cannot make the log of %s durable", pr->path);
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
@@ -192,7 +214,7 @@ int log_recover(struct pairing *pr)
     struct log_range range;
     if (open_range(pr, pr->reflection, &range) < 0)
         return -1;
-    struct copying c = {&range, {pr->original, pr->size, pr->path}};
+    struct copying c = {&range, {pr->original, pr->size, pr->path}, 0};
     if (walk(&range, copy_record, &c, pr->path) < 0)
         return -1;
     struct log_header *h = &range.log.header;

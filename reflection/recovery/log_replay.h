@@ -28,8 +28,9 @@ int log_replay_last(struct log_range *range, int original, bool (*wants)(void *a
                     void *arg, const uint64_t *start, const char *path);
 
 /* For a file that no process has mapped. First: its size becomes that of the last record, in the manifest. Later, when it is known that
- * the file and its log belong together: all records are copied to it, durably, and count no more. The log is pr->reflection. Return 0; -1
- * with a sentence: EUCLEAN if the header of the log is damaged. */
+ * the file and its log belong together: all records are copied to it, durably, and count no more. The log is pr->reflection. What takes
+ * longer than a second says each second how far it is (report_log()). Return 0; -1 with a sentence: EUCLEAN if the header of the log
+ * is damaged. */
 int log_recover_size(struct pairing *pr);
 int log_recover(struct pairing *pr);
 

@@ -68,8 +68,8 @@ Holding holding(const Bytes &manifest)
             field(CHECKSUM, 8) != checksum(copy.data(), CHECKSUM))
             continue;
         foreign |= field(VERSION, 4) != 3;
-        if (field(VERSION, 4) != 3 || field(FORMAT, 4) > 1 || field(DOMAIN, 4) - 1 > 3 ||
-            field(STATE, 4) - 2 > 2 || field(GUARD_BYTES, 4) > 16 ||
+        if (field(VERSION, 4) != 3 || (field(FORMAT, 4) > SPARSE && field(FORMAT, 4) != LOG) ||
+            field(DOMAIN, 4) - 1 > 3 || field(STATE, 4) - 2 > 2 || field(GUARD_BYTES, 4) > 16 ||
             field(GUARD_OFFSET, 8) > MOST_BYTES || field(CLEAN_SIZE, 8) > MOST_BYTES)
             continue;
         uint64_t later = field(SEQUENCE, 8) - result.field(SEQUENCE, 8); // than A

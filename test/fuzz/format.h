@@ -11,7 +11,7 @@ namespace fuzz
 {
 
 constexpr uint64_t PAGE = 4096, SLICE = 64, CHUNK_PAGES = 512;
-enum Format : uint32_t { DENSE, SPARSE };
+enum Format : uint32_t { DENSE, SPARSE, LOG = 3 };
 constexpr uint64_t MOST_BYTES = (1ull << 48) - PAGE;
 
 uint64_t get(const Bytes &b, size_t at, unsigned width);

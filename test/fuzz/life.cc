@@ -257,13 +257,25 @@ Bytes check_taken(const World &w, Verdict &v, const Mapping &m, const Replay &re
         q.content = v.content;
         q.reflection = v.reflection;
         content = q.gathered(v.content.size(), v.format);
+        if (v.format == LOG && v.held.field(STATE, 4) == IN_USE) // else it counts for nothing
+            v.log.apply(content);
+        if (v.format == LOG) // all of it is in the file now
+            v.content = content;
     } else if (!v.anew && p.reflection_kind == Kind::FILE &&
                !survives(w, p.name(), p.reflection, replay)) {
         wrong("begun anew, and the reflection that was there is gone");
     }
     m.expect(content, "gathered");
     check_original(p, v.content, "mapped and read");
-    if (v.adopted && !(image_at(w.folder_fd, p.name()) == v.reflection))
+    Image reflection = image_at(w.folder_fd, p.name());
+    const bool replayed = v.adopted && v.format == LOG && v.held.field(STATE, 4) == IN_USE;
+    if (replayed && !read_log(reflection).is_empty)
+        wrong("recovered, and the log has records");
+    // The header of a log changes at each recovery.
+    for (Image *image : {&v.reflection, &reflection})
+        if (v.format == LOG)
+            image->pages.erase(0);
+    if (v.adopted && !(reflection == v.reflection))
         wrong("reading has changed the reflection");
     struct ato_stat st = {};
     st.struct_size = sizeof(st);
@@ -307,7 +319,7 @@ void use(const World &w, const Uses &uses, Verdict &v, Mapping &first, const Rep
         take_guard_off(v.held, content);
     check_original(p, bare ? content : v.content, "unmapped fast");
     Uses later = uses;
-    later.domain = 0;
+    later.domain = uses.domain == ATO_DOMAIN_DISK ? uses.domain : 0;
     {
         // Before a growth nothing is deployed.
         Mapping m(p.path, content.size(), later, uses.grow ? ATO_READ_GATHER : ATO_READ_LAZY);

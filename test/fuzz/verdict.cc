@@ -82,6 +82,8 @@ void cut_behind(Image &reflection, uint64_t size, Format format)
                                reflection.pages.end());
         return;
     }
+    if (format == LOG)
+        return;
     // RefPages of pages behind the end give their space back. Page 0 may be that of an entry that was never used.
     std::vector<uint64_t> unused;
     for (const auto &[at, bytes] : reflection.pages)
@@ -94,10 +96,10 @@ void cut_behind(Image &reflection, uint64_t size, Format format)
         reflection.pages.erase(at);
 }
 
-// Do its bitmaps have a slice?
+// Do its bitmaps have a slice? A log: has it a record that may not be home?
 bool holds_slices(const Image &reflection, Format format)
 {
-    return !entries_in(reflection, format).empty();
+    return format == LOG ? !read_log(reflection).is_empty : !entries_in(reflection, format).empty();
 }
 
 // Does it name a slice beyond the end of the file?
@@ -112,6 +114,8 @@ bool is_beyond(const Entry &e, uint64_t size)
 // Is it as long as it must be, and does each page have one bitmap at most, if the file reaches so far?
 bool is_in_order(const Image &reflection, uint64_t size, Format format)
 {
+    if (format == LOG)
+        return read_log(reflection).in_order;
     if (reflection.size < reflection_bytes(format, size))
         return false;
     if (format == DENSE)
@@ -169,6 +173,8 @@ Verdict judge(const World &w, const Uses &uses, const Replay &replay, bool must_
         v.reflection = w.other.reflection;
     if (p.reflection_kind == Kind::NONE || p.reflection_kind == Kind::EMPTY)
         v.reflection.pages.clear();
+    if (v.format == LOG)
+        v.log = read_log(v.reflection);
     if (unclear)
         return v;
     v.anew = h.found == Holding::UNBORN &&

@@ -6,6 +6,7 @@
 #define ATO_TEST_FUZZ_VERDICT_H
 
 #include "life.h"
+#include "log.h"
 
 namespace fuzz
 {
@@ -24,6 +25,7 @@ struct Verdict {
     Bytes content;     // of the original, after recovery
     Bytes tolerated;   // what an error may leave of it, if not all
     Image reflection;  // after the replay of all lanes
+    LogSays log;       // format LOG
 };
 
 // must_be_refused: lanes are damaged.

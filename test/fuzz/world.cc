@@ -159,6 +159,8 @@ std::vector<Entry> entries_in(const Image &reflection, Format format)
 {
     const uint64_t each = entry_bytes(format);
     std::vector<Entry> found;
+    if (format == LOG)
+        return found;
     for (const auto &[at, bytes] : reflection.pages) {
         if (at % chunk_bytes(format) != 0 || at >= reflection.size)
             continue;
@@ -226,6 +228,18 @@ Bytes Paired::gathered(uint64_t size, Format how) const
             std::copy(r.begin(), r.end(), b.begin() + static_cast<long>(e.page * PAGE + in));
         }
     return b;
+}
+
+void Paired::log(Image image)
+{
+    format = LOG;
+    reflection = std::move(image);
+    for (size_t copy : {size_t{0}, COPY_B})
+        if (get(manifest, copy + MAGIC, 8)) {
+            put(manifest, copy + FORMAT, 4, LOG);
+            put(manifest, copy + DOMAIN, 4, 3);
+            seal(manifest, copy);
+        }
 }
 
 Image Paired::manifest_image() const

@@ -70,6 +70,7 @@ struct Paired {
     // By the words of the reflection: `size` bytes. No page has two.
     Bytes gathered(uint64_t size, Format format) const;
     Format format = DENSE;                  // as it was made
+    void log(Image image);                  // it has this one, in domain disk
     uint64_t place_of(uint64_t page) const; // as it was made
 };
 

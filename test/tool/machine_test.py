@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import lab
@@ -30,6 +31,22 @@ class Doctor(Lab):
             text = self.out('doctor', self.dir, ATO_DURABILITY=domain)
             self.assertIn(f"gets the durability domain '{domain}'", text)
             self.assertIn(words, text)
+
+    def test_shows_what_the_kernel_tells_of_the_disk(self):
+        self.assertIsNone(self.json('doctor', '/dev/shm')['disk'])
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(lab.TOOL)) as folder:
+            device = os.stat(folder).st_dev
+            queue = f'/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue/'
+            if not os.path.exists(queue):
+                self.skipTest('the build folder is on no whole block device')
+
+            def ask(what):
+                with open(queue + what, encoding='ascii') as f:
+                    return f.read().strip()
+            found = self.json('doctor', folder)['disk']
+            self.assertEqual(found['volatile_cache'], ask('write_cache') == 'write back')
+            self.assertEqual(found['fua'], ask('fua') == '1')
+            self.assertIn('volatile cache', self.out('doctor', folder))
 
     def test_an_unknown_domain_is_an_obstacle(self):
         found = self.json('doctor', self.dir, status=1, ATO_DURABILITY='sometimes')

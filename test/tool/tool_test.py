@@ -48,6 +48,8 @@ class Info(Lab):
         self.assertEqual(found['state'], 'recovery due')
         self.assertEqual(found['log_to_replay'] % 64, 0)
         self.assertGreater(found['log_to_replay'], 6000)
+        self.assertGreaterEqual(found['log_bytes'], found['log_to_replay'])
+        self.assertEqual(found['log_bytes'], os.stat(self.reflection()).st_size - 4096)
         self.check(path, status=0)
         self.ato('deploy', path)
         self.assertEqual(self.info(path)['state'], 'plain')

@@ -290,6 +290,47 @@ TEST_F(LogFile, AFailedSyncPoisonsTheFile)
     EXPECT_EQ(now, content);
 }
 
+// A recovery tells a user that it goes on, if it takes longer than a second.
+TEST_F(LogFile, ALongRecoverySaysHowFarItIs)
+{
+    std::vector<std::string> said;
+    for (const bool slow : {false, true}) {
+        ASSERT_EQ(in_child([&] {
+                      Mapped m(file, logged());
+                      for (unsigned page = 0; m && page < 20; page++)
+                          if (!m.write(page * PAGE, Bytes(PAGE, 5)))
+                              return 1;
+                      _exit(CUT);
+                      return 0;
+                  }),
+                  CUT);
+        static bool sleeps;
+        sleeps = slow;
+        struct fsops table = fsops_real;
+        table.pwrite = [](int fd, const void *from, size_t n, off_t at) {
+            if (sleeps && n == PAGE)
+                usleep(1100000);
+            sleeps = false;
+            return fsops_real.pwrite(fd, from, n, at);
+        };
+        said.clear();
+        ato_set_log(
+            [](void *arg, int, const char *sentence) {
+                if (strstr(sentence, "recovering"))
+                    static_cast<std::vector<std::string> *>(arg)->push_back(sentence);
+            },
+            &said);
+        ::fsops = &table;
+        Mapped m(file, logged());
+        ::fsops = &fsops_real;
+        ato_set_log(nullptr, nullptr);
+        ASSERT_TRUE(m) << m.sentence;
+        ASSERT_EQ(said.size(), slow ? 1u : 0u);
+        EXPECT_EQ(m.read(0, 20 * PAGE), Bytes(20 * PAGE, 5));
+    }
+    EXPECT_NE(said[0].find("of at most 256"), std::string::npos) << said[0];
+}
+
 // Calls the real function; the header that comes after so many others is an error though it was written.
 long headers_before;
 ssize_t pwrite_and_fail(int fd, const void *from, size_t n, off_t at)

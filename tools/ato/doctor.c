@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
@@ -36,7 +37,10 @@ struct diagnosis {
     int domain;           /* of a file there; 0: none */
     const char *reason;   /* of the domain: a clause */
     const char *survives; /* a sentence */
-    bool vanishes;        /* what this user has in /dev/shm goes when the user logs out */
+    /* Of the disk, as the kernel tells it. */
+    bool has_disk, volatile_cache, fua;
+    uint64_t atomic_bytes; /* that a write stores wholly or not; 0: not told */
+    bool vanishes;         /* what this user has in /dev/shm goes when the user logs out */
 };
 
 static void __attribute__((format(printf, 2, 3)))
@@ -49,6 +53,35 @@ remark(struct diagnosis *d, const char *format, ...)
 }
 
 /* ---- looking ---- */
+
+/* Stores what the kernel tells of the device in `to`, without the end of the line. Returns false if it tells nothing. */
+static bool ask_disk(dev_t device, const char *what, char to[64])
+{
+    static const char *const places[] = {"", "/.."}; /* a disk, a partition */
+    for (unsigned i = 0; i < 2; i++) {
+        char path[128];
+        (void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u%s/queue/%s", major(device),
+                       minor(device), places[i], what);
+        FILE *f = fopen(path, "re");
+        const bool found = f && fgets(to, 64, f);
+        if (f)
+            (void)fclose(f);
+        to[found ? strcspn(to, "\n") : 0] = '\0';
+        if (found)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_disk(struct diagnosis *d, dev_t device)
+{
+    char text[64];
+    d->has_disk = ask_disk(device, "write_cache", text);
+    d->volatile_cache = d->has_disk && strcmp(text, "write through") != 0;
+    d->fua = ask_disk(device, "fua", text) && strcmp(text, "0") != 0;
+    d->atomic_bytes =
+        ask_disk(device, "atomic_write_unit_max_bytes", text) ? strtoull(text, NULL, 10) : 0;
+}
 
 /* systemd removes what users have in /dev/shm, other than those of the system, and those that linger. */
 static bool is_removed_at_logout(void)
@@ -130,6 +163,7 @@ static int diagnose(struct diagnosis *d, const char *folder)
         errno = ENOTDIR;
         return -1;
     }
+    look_at_disk(d, st.st_dev);
     if (fs.f_type == BTRFS_SUPER_MAGIC)
         remark(d, "btrfs takes new space for what is overwritten, which cannot be reserved: a full "
                   "disk may be SIGBUS");
@@ -172,6 +206,28 @@ static void write_fact(struct json *j, const char *key, const char *what, const 
         text_item(what, "%s", value);
 }
 
+static void show_disk(struct json *j, const struct diagnosis *d)
+{
+    char size[TEXT_SIZE];
+    if (!d->has_disk) {
+        json_string(j, "disk", NULL);
+        return;
+    }
+    json_object(j, "disk");
+    json_bool(j, "volatile_cache", d->volatile_cache);
+    json_bool(j, "fua", d->fua);
+    json_number(j, "atomic_write_bytes", d->atomic_bytes);
+    json_end(j);
+    if (j->out)
+        return;
+    text_item("disk", "%s",
+              !d->volatile_cache ? "has no volatile cache"
+              : d->fua           ? "has a volatile cache, and can write through it (FUA)"
+                                 : "has a volatile cache, which each sync flushes (no FUA)");
+    if (d->atomic_bytes)
+        text_item("", "writes of up to %s are atomic", text_size(size, d->atomic_bytes));
+}
+
 static void show(struct json *j, const struct diagnosis *d, const char *folder)
 {
     struct utsname kernel;
@@ -187,6 +243,7 @@ static void show(struct json *j, const struct diagnosis *d, const char *folder)
     write_fact(j, "hardware_transactions", "RTM", persist_rtm_works() ? "yes" : "no");
     write_fact(j, "eadr", "eADR", auto_flush == 1 ? "yes" : auto_flush == 0 ? "no" : "not known");
     json_end(j);
+    show_disk(j, d);
     json_string(j, "domain", d->domain ? domain_name(d->domain) : NULL);
     json_string(j, "reason", d->reason);
     json_string(j, "survives", d->survives);

@@ -16,18 +16,20 @@ struct facts {
     char id[33], guard[33];
     struct look_words words;
     uint64_t replay; /* bytes of the records in a log, which a recovery brings into the file */
+    uint64_t ring;   /* bytes that the log has room for */
     uint64_t
         unused; /* that `ato reclaim` could give back, at most: some are meta pages, which it leaves */
 };
 
-static uint64_t log_records(int fd)
+static void look_at_log(struct facts *f, int fd)
 {
     struct log_file log;
     if (log_open(&log, fd) != 1)
-        return 0;
+        return;
     uint64_t position = log.header.start;
     (void)log_walk(&log, &position, UINT64_MAX, NULL, NULL);
-    return position - log.header.start;
+    f->replay = position - log.header.start;
+    f->ring = log.header.capacity;
 }
 
 static int gather(struct facts *f, const char *name)
@@ -35,7 +37,7 @@ static int gather(struct facts *f, const char *name)
     struct look *l = &f->look;
     const struct manifest_record *r = &l->manifest.record;
     f->has_record = f->has_words = false;
-    f->unused = f->replay = 0;
+    f->unused = f->replay = f->ring = 0;
     if (look_at(l, name) < 0)
         return -1;
     /* The manifest that is found for a plain file, or for a copy, is another file's. */
@@ -50,7 +52,7 @@ static int gather(struct facts *f, const char *name)
                    look_words(l->reflection, l->reflection_length, r->format, l->manifest.size,
                               &f->words) == 0;
     if (f->has_words && r->format == LAYOUT_LOG)
-        f->replay = log_records(l->reflection);
+        look_at_log(f, l->reflection);
     else if (f->has_words && l->reflection_storage > f->words.pages * PAGE_BYTES)
         f->unused = l->reflection_storage - f->words.pages * PAGE_BYTES;
     return 0;
@@ -78,6 +80,7 @@ static void write_json(struct json *j, const struct facts *f, const char *next)
     json_known(j, "reflection_storage", reflected, l->reflection_storage);
     json_known(j, "unused_storage", f->has_words, f->unused);
     json_known(j, "log_to_replay", f->has_words && r->format == LAYOUT_LOG, f->replay);
+    json_known(j, "log_bytes", f->has_words && r->format == LAYOUT_LOG, f->ring);
     if (f->has_record && r->guard.bytes) {
         json_object(j, "guard");
         json_number(j, "offset", r->guard.offset);
@@ -96,7 +99,7 @@ static void say_pairing(const struct facts *f)
 {
     const struct look *l = &f->look;
     const struct manifest_record *r = &l->manifest.record;
-    char size[TEXT_SIZE];
+    char size[TEXT_SIZE], room[TEXT_SIZE];
     text_item("format", "%s", look_format_name((int)r->format));
     /* The next first map chooses the domain anew: by its option, ATO_DURABILITY, or the media. */
     text_item("domain", "%s%s", domain_name((int)r->domain),
@@ -109,8 +112,8 @@ static void say_pairing(const struct facts *f)
         text_item("unused", "%s, which 'ato reclaim' gives back but for bitmaps",
                   text_size(size, f->unused));
     if (f->has_words && r->format == LAYOUT_LOG)
-        text_item("in the log", "%s, which a recovery brings into the file",
-                  text_size(size, f->replay));
+        text_item("in the log", "%s, which a recovery brings into the file; there is room for %s",
+                  text_size(size, f->replay), text_size(room, f->ring));
     else if (f->has_words)
         text_item("slices in R", "%" PRIu64 ", %s of the file", f->words.slices,
                   text_size(size, f->words.slices * SLICE_BYTES));
