@@ -77,6 +77,7 @@ struct shared_log {
     uint64_t edition, salt, capacity, origin;
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
+    uint64_t sized;   /* behind the last one that says a size, or less than `start` */
     uint64_t durable; /* all records before this position are */
     struct page_state appending, syncing, checking;
 };
@@ -177,7 +178,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 19
+#define SHARED_VERSION 20
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u

@@ -131,7 +131,11 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
     const int format = fd < 0 || (found < 0 && errno != ENOENT) ? -1
                        : found == MANIFEST_VALID                ? (int)r.format
                                                                 : guess_format(fd);
+    /* The records of a log that is to be removed stay in it, and do not count (P2). */
+    const bool none =
+        found == MANIFEST_VALID && format == LAYOUT_LOG && r.state == MANIFEST_DEPLOYED;
     int result = format < 0             ? -1
+                 : none                 ? 0
                  : format == LAYOUT_LOG ? log_holds_records(fd)
                                         : meta_find(fd, (uint32_t)format, 0, UINT64_MAX, &page, 1);
     if (result < 0)
