@@ -44,8 +44,8 @@ struct database {
     /* Transactions that began by the VFS below, since that time; and whether they were so many that it is time to share it in memory. */
     unsigned begun;
     uint64_t begun_at;
-    bool is_busy;           /* atomic */
-    unsigned below_commits; /* data_may_go_below() */
+    bool is_busy;         /* atomic */
+    bool committed_below; /* data_may_go_below() */
     struct connection *connections;
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */

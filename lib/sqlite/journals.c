@@ -93,7 +93,7 @@ int rollback_journal_put(struct connection *c)
     if (!f || !f->is_synced || c->rollback != JOURNAL_IN_MEMORY)
         return SQLITE_OK;
     const int r = data_go_below(c, make_durable_file, f);
-    c->db->below_commits++;
+    c->db->committed_below = true;
     c->deletes_durably = r == SQLITE_OK;
     return r == SQLITE_IOERR_DELETE || r == SQLITE_IOERR_LOCK ? r : SQLITE_OK;
 }
