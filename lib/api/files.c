@@ -392,7 +392,7 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
         l->doubt = !l->plain;
         return l->plain ? -1 : 0;
     }
-    if (f->logged && log_checkpoint(f) < 0)
+    if (f->logged && (l->plain ? log_bring_home(f) : log_checkpoint(f)) < 0)
         return -1;
     if (!l->plain)
         return 0;

@@ -200,6 +200,8 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
     }
     if (done == 0) {
         *end = l->tail + r->bytes;
+        if (r->size != LOG_NO_SIZE)
+            __atomic_store_n(&l->sized, *end, __ATOMIC_RELAXED);
         __atomic_store_n(&l->tail, *end, __ATOMIC_RELEASE);
     }
     page_release(&l->appending);
@@ -233,18 +235,27 @@ static int wait_for_records(struct file *f)
 
 static const char in_log[] = "what is in the log";
 
+/* The first half of L3: makes durable in the file, and in the manifest, what the records before `tail` say. The word is durable as it is if none
+ * of them says a size. */
+static int bring_home(struct file *f, uint64_t tail)
+{
+    const struct shared_log *l = log_of(f);
+    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 ||
+        file_fdatasync(f, f->pairing.original, in_log) < 0)
+        return -1;
+    return __atomic_load_n(&l->sized, __ATOMIC_RELAXED) <= l->start
+               ? 0
+               : file_fdatasync(f, f->pairing.lock, in_log);
+}
+
 /* With `checking`, for a log that may have to become longer: with `appending` too. */
 static int check(struct file *f, uint64_t tail)
 {
     struct shared_log *l = log_of(f);
     struct log_file log;
-    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || file_log(f, &log) < 0)
+    if (bring_home(f, tail) < 0 || file_log(f, &log) < 0)
         return -1;
-    /* persist-order L3 (above) */
-    if (file_fdatasync(f, f->pairing.original, in_log) < 0 ||
-        file_fdatasync(f, f->pairing.lock, in_log) < 0)
-        return -1;
-    log.header.start = tail;
+    log.header.start = tail; /* L3 */
     /* After an error either header may hold, and both are right: the space before the new start is not used again until a later
      * checkpoint has written its header, to the same copy. */
     if (log_write_header(&log) < 0)
@@ -355,6 +366,11 @@ bool log_is_empty(const struct file *f)
 int log_checkpoint(struct file *f)
 {
     return checkpoint(f, 0);
+}
+
+int log_bring_home(struct file *f)
+{
+    return log_is_empty(f) ? 0 : bring_home(f, log_of(f)->tail);
 }
 
 /* ---- the commit ---- */

@@ -34,4 +34,8 @@ bool log_is_empty(const struct file *f);
  * Returns 0; -1 with EIO and the file poisoned, or with another error: then nothing has changed. */
 int log_checkpoint(struct file *f);
 
+/* The same for the last process, which removes the log next: its records stay. They are home, and no other program writes to the file before
+ * the manifest says `deployed`, in which they do not count (P2): if that is cut, recovery copies them once more. */
+int log_bring_home(struct file *f);
+
 #endif

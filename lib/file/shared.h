@@ -77,6 +77,7 @@ struct shared_log {
     uint64_t edition, salt, capacity, origin;
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
+    uint64_t sized;   /* behind the last one that says a size, or less than `start` */
     uint64_t durable; /* all records before this position are */
     struct page_state appending, syncing, checking;
 };

@@ -10,6 +10,7 @@
  *   a hot journal is       it stays on the disk until all of its pages are written; SQLite's own VFS plays it back before it
  *   played back            looks at the header, and may have to go on with it
  *   several databases      their journals are put on the disk before the commit (journals.h)
+ *   a first commit         of a database on a disk, if it is small: so is its journal (data_may_go_below())
  *
  * So such a database has nothing in its reflection.
  */
@@ -24,6 +25,7 @@
 #include <string.h>
 
 struct database;
+struct memory_file;
 
 /* The size of SQLite's smallest pages. */
 enum { LEAST_PAGE = 512 };
@@ -59,7 +61,9 @@ struct connection {
         JOURNAL_NONE,
         JOURNAL_IN_MEMORY,
         JOURNAL_ON_DISK
-    } rollback;   /* its open journal (journals.h) */
+    } rollback;                    /* its open journal (journals.h) */
+    struct memory_file *in_memory; /* that journal; NULL */
+    bool deletes_durably; /* the deletion of its journal is a commit that must not come back */
     bool commits; /* what is staged has the first page: the rest of the commit follows at once */
     bool becomes_wal; /* what is staged switches to WAL mode */
     bool wrote_below; /* by the VFS below, which has yet to sync it */

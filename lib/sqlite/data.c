@@ -189,22 +189,31 @@ static int map_to_write(struct connection *c, int code)
     return r;
 }
 
+/* Another process has changed the database since this connection got SHARED of the VFS below. */
+static int check_unchanged(const struct connection *c)
+{
+    const struct database *db = c->db;
+    char header[MASK_HEADER];
+    return !db->memory && !c->pending.view && c->counter >= 0 &&
+                   pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER &&
+                   mask_counter(header) != c->counter
+               ? fault_of_lost_locks(c)
+               : SQLITE_OK;
+}
+
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
     struct database *db = c->db;
-    char header[MASK_HEADER];
     /* What is staged may go to the file itself, which may be another program's by now. */
     if (c->pending.tx)
         return database_check_mask_again(c);
     c->commits = false;
     c->ends_at = 0;
     c->complete = false;
-    /* Another process has changed the database since this connection got SHARED of the VFS below. */
-    if (!db->memory && !c->pending.view && c->counter >= 0 &&
-        pread(db->fd, header, MASK_HEADER, 0) == MASK_HEADER && mask_counter(header) != c->counter)
-        return fault_of_lost_locks(c);
-    int r = map_to_write(c, code);
+    int r = check_unchanged(c);
+    if (r == SQLITE_OK)
+        r = map_to_write(c, code);
     if (r == SQLITE_OK)
         r = database_check_mask_again(c);
     if (r != SQLITE_OK)
@@ -286,6 +295,13 @@ static int collect(struct connection *c, FILE *pieces)
     return SQLITE_OK;
 }
 
+bool data_may_go_below(const struct connection *c)
+{
+    const struct database *db = c->db;
+    return !db->memory && !db->view && !db->gone && stages(c) && c->lock == SQLITE_LOCK_EXCLUSIVE &&
+           !db->committed_below && database_is_on_disk(db);
+}
+
 int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),
                   void *journal)
 {
@@ -295,7 +311,10 @@ int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool d
     size_t bytes = 0;
     struct piece p;
     FILE *to = open_memstream(&pieces, &bytes);
-    int r = !to ? SQLITE_IOERR_NOMEM : is_staged ? collect(c, to) : SQLITE_OK;
+    int r = !to ? SQLITE_IOERR_NOMEM : is_staged ? collect(c, to) : check_unchanged(c);
+    if (r == SQLITE_OK && !c->db->memory && c->lock == SQLITE_LOCK_EXCLUSIVE &&
+        !locks_are_held(c->db->fd))
+        r = fault_of_lost_locks(c);
     if (to && fclose(to) != 0 && r == SQLITE_OK)
         r = SQLITE_IOERR_NOMEM;
     if (r == SQLITE_OK) {
@@ -418,7 +437,7 @@ int data_expect(struct connection *c, sqlite3_int64 size)
 {
     sqlite3_int64 now;
     int r = data_length(c, &now);
-    if (r != SQLITE_OK || size <= now)
+    if (r != SQLITE_OK || size <= now || data_may_go_below(c))
         return r;
     if (c->chunk)
         return data_resize(c, size);

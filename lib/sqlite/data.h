@@ -28,6 +28,14 @@ int data_finish(struct connection *c);
 /* To be called before a change that the VFS below makes, to a file that is complete and has no mask then. */
 int data_begin_below(struct connection *c, int code);
 
+/*
+ * Returns whether the next commit is to be made by the VFS below, with its journal on the disk (rollback_journal_put()): the first of
+ * a process to a plain database on a disk. That is five syncs, of which SQLite's own VFS makes as many. A mapping costs nine more, once, and
+ * saves four with each commit: it is made when the process goes on to commit. A transaction that SQLite has written a part of before its
+ * commit, which its first page is not in, is staged.
+ */
+bool data_may_go_below(const struct connection *c);
+
 /* Does so for the rest of a transaction: its rollback journal is put on the disk (`durably`, if that file itself is written to at once)
  * before anything that was staged is written again. */
 int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,6 +148,21 @@ bool database_is_masked(const struct connection *c)
 bool database_needs_view(const struct connection *c)
 {
     return database_is_paired(c) || database_is_masked(c);
+}
+
+bool database_is_on_disk(const struct database *db)
+{
+    const char *domain = secure_getenv("ATO_DURABILITY");
+    struct statfs fs;
+    struct statx st;
+    if ((domain && *domain && strcmp(domain, "disk") != 0) || fstatfs(db->fd, &fs) < 0 ||
+        statx(db->fd, "", AT_EMPTY_PATH, 0, &st) < 0)
+        return false;
+    /* On others libato may refuse to write (ato_mmap()), and then does so from the first commit on. */
+    const bool is_known = fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
+                          fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == F2FS_SUPER_MAGIC ||
+                          fs.f_type == OVERLAYFS_SUPER_MAGIC;
+    return is_known && !(st.stx_attributes & STATX_ATTR_DAX);
 }
 
 /* How long what was seen of the file counts. */

@@ -44,7 +44,8 @@ struct database {
     /* Transactions that began by the VFS below, since that time; and whether they were so many that it is time to share it in memory. */
     unsigned begun;
     uint64_t begun_at;
-    bool is_busy; /* atomic */
+    bool is_busy;         /* atomic */
+    bool committed_below; /* data_may_go_below() */
     struct connection *connections;
     size_t max_size;      /* the max_size that the view was asked for first */
     char *reflection_dir; /* as given for that view, absolute; NULL */
@@ -89,6 +90,9 @@ bool database_has_manifest(const struct connection *c);
 
 /* Returns whether the file itself has a masked header. */
 bool database_is_masked(const struct connection *c);
+
+/* Returns whether the file is in a page cache, on a disk where syncs take their time. */
+bool database_is_on_disk(const struct database *db);
 
 /* Returns whether only libato can tell the content: it is paired, or has a mask. */
 bool database_needs_view(const struct connection *c);

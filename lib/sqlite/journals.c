@@ -42,6 +42,9 @@ static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63,
 /* SQLite's own VFS writes no more than 128 KiB at once. */
 enum { PIECE = 64 << 10 };
 
+/* The beginning of a journal's header: the magic number, and how many pages follow. */
+enum { BEGINNING = 12 };
+
 /* Makes the file, with what is in memory. durably: else SQLite syncs it before it writes to the database. */
 static int make_file(void *journal, bool durably)
 {
@@ -51,22 +54,48 @@ static int make_file(void *journal, bool durably)
     if (!disk)
         return SQLITE_IOERR_NOMEM;
     int r = f->vfs->xOpen(f->vfs, f->name, disk, flags, NULL);
-    for (sqlite3_int64 at = 0, n; r == SQLITE_OK && at < f->size; at += n) {
+    /* persist-order Q1 (journals.h): the file has zeros there until the rest is durable. SQLite's checksum of a page is of every 200th
+     * byte of it, and would not tell a torn one. */
+    const int first = f->size < BEGINNING ? (int)f->size : BEGINNING;
+    for (sqlite3_int64 at = first, n; r == SQLITE_OK && at < f->size; at += n) {
         n = f->size - at < PIECE ? f->size - at : PIECE;
         r = disk->pMethods->xWrite(disk, f->at + at, (int)n, at);
     }
     if (r == SQLITE_OK && durably)
-        r = disk->pMethods->xSync(disk, SQLITE_SYNC_FULL);
+        r = disk->pMethods->xSync(disk, SQLITE_SYNC_NORMAL);
+    if (r == SQLITE_OK && first)
+        r = disk->pMethods->xWrite(disk, f->at, first, 0);
+    if (r == SQLITE_OK && durably) /* Q2 */
+        r = disk->pMethods->xSync(disk, SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
     if (r == SQLITE_OK) {
         f->disk = disk;
         return SQLITE_OK;
     }
     if (disk->pMethods) {
         (void)disk->pMethods->xClose(disk);
-        (void)f->vfs->xDelete(f->vfs, f->name, 0);
+        const int gone = f->vfs->xDelete(f->vfs, f->name, durably);
+        if (gone != SQLITE_OK && gone != SQLITE_IOERR_DELETE_NOENT)
+            r = SQLITE_IOERR_DELETE;
     }
     free(disk);
     return r;
+}
+
+static int make_durable_file(void *journal, bool durably)
+{
+    (void)durably; /* nothing was staged, and this file itself is written to at once */
+    return make_file(journal, true);
+}
+
+int rollback_journal_put(struct connection *c)
+{
+    struct memory_file *f = c->in_memory;
+    if (!f || !f->is_synced || c->rollback != JOURNAL_IN_MEMORY)
+        return SQLITE_OK;
+    const int r = data_go_below(c, make_durable_file, f);
+    c->db->committed_below = true;
+    c->deletes_durably = r == SQLITE_OK;
+    return r == SQLITE_IOERR_DELETE || r == SQLITE_IOERR_LOCK ? r : SQLITE_OK;
 }
 
 /* Closes the file. SQLite deletes it, or it is `gone`: truncated, or its header is zeros. */
@@ -103,6 +132,7 @@ static void drop(struct memory_file *f)
 static int file_close(sqlite3_file *file)
 {
     const int r = end_file(of(file), false);
+    of(file)->c->in_memory = NULL;
     drop(of(file));
     return r;
 }
@@ -135,6 +165,7 @@ static int file_write(sqlite3_file *file, const void *from, int n, sqlite3_int64
         return SQLITE_IOERR_NOMEM;
     f->at = at;
     f->room = room;
+    f->is_synced = false;
     /* A journal that is going to name a super-journal goes to the disk. First: SQLite does not roll back one whose super-journal
      * another database's rollback has deleted. What was staged is in records that SQLite has synced. */
     if (!f->disk && n == sizeof(magic) && memcmp(from, magic, sizeof(magic)) == 0) {
@@ -171,6 +202,7 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int file_sync(sqlite3_file *file, int flags)
 {
     sqlite3_file *disk = of(file)->disk;
+    of(file)->is_synced = true;
     return disk ? disk->pMethods->xSync(disk, flags) : SQLITE_OK;
 }
 
@@ -235,6 +267,7 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
             name);
     *(struct memory_file *)file = (struct memory_file){
         .as_file.pMethods = &memory_file_methods, .vfs = below, .name = name, .c = c};
+    c->in_memory = (struct memory_file *)file;
     if (out_flags)
         *out_flags = flags;
     return SQLITE_OK;
@@ -249,7 +282,7 @@ int rollback_journal_delete(sqlite3_vfs *below, const char *name, int sync)
     /* The transaction of a journal in memory is committed or rolled back by now. */
     if (was == JOURNAL_IN_MEMORY)
         return SQLITE_OK;
-    const int r = below->xDelete(below, name, sync);
+    const int r = below->xDelete(below, name, sync || (c && c->deletes_durably)); /* Q4 */
     /* With SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN of a VFS above it stays open over transactions. */
     return r == SQLITE_IOERR_DELETE_NOENT && was == JOURNAL_NONE ? SQLITE_OK : r;
 }

@@ -90,6 +90,7 @@ static int unlock(struct connection *c, int level)
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
         c->rollback = JOURNAL_NONE;
+    c->deletes_durably = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     const int before = c->lock;
     if (level < before)
@@ -189,7 +190,8 @@ static int pragma(struct connection *c, char **words)
         if (share_memory_begin(c, false) != SQLITE_OK)
             return refuse(c, words, "the database cannot be mapped now: the log says why");
         if (all[i].needs_view && !c->pending.view)
-            return refuse(c, words, "the database is not mapped before it is written to");
+            return refuse(c, words,
+                          "the database is not mapped before it is written to, on a disk twice");
         const int r = all[i].run(c, words);
         return words[0] ? r : SQLITE_NOMEM;
     }
@@ -293,7 +295,11 @@ static int connection_read(sqlite3_file *file, void *to, int n, sqlite3_int64 of
 static int connection_write(sqlite3_file *file, const void *from, int n, sqlite3_int64 offset)
 {
     struct connection *c = enter(file);
-    return leave(c, data_write(c, from, n, offset));
+    /* SQLite writes the first page of a commit first. */
+    int r = offset == 0 && data_may_go_below(c) ? rollback_journal_put(c) : SQLITE_OK;
+    if (r == SQLITE_OK)
+        r = data_write(c, from, n, offset);
+    return leave(c, r);
 }
 
 static int connection_truncate(sqlite3_file *file, sqlite3_int64 size)

@@ -4,7 +4,8 @@
  *
  * By the VFS below, SQLite's own, with its locks on the file, which is complete whenever it can be read:
  *
- *   not yet written  the file is plain, and stays as it is. The first transaction that writes maps it, under EXCLUSIVE. When it gives that
+ *   not yet written  the file is plain, and stays as it is. The first transaction that writes (on a disk, the first after that of
+ *                    data_may_go_below()) maps it, under EXCLUSIVE. When it gives that
  *                    back, the process goes on in memory; in WAL mode the file is made plain again instead
  *   may not write    the process, to the file: it only reads. A reflection that it finds is mapped for the time of a transaction
  *

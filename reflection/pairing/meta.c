@@ -127,9 +127,11 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
         result = log_is_possible() ? log_open(&log, fd) : 0;
         r.format = result > 0 ? LAYOUT_LOG : LAYOUT_DENSE;
     }
+    /* The records of a log that is to be removed stay in it, and do not count (P2). */
     if (result >= 0)
-        result = r.format == LAYOUT_LOG ? log_holds_records(fd)
-                                        : meta_find(fd, r.format, 0, UINT64_MAX, &page, 1);
+        result = r.format != LAYOUT_LOG ? meta_find(fd, r.format, 0, UINT64_MAX, &page, 1)
+                 : found == MANIFEST_VALID && r.state == MANIFEST_DEPLOYED ? 0
+                                                                           : log_holds_records(fd);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
     KEEP_ERRNO();

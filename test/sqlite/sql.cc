@@ -33,11 +33,14 @@ bool logged(const std::string &words)
                        [&](const std::string &s) { return s.find(words) != std::string::npos; });
 }
 
-void start()
+void start(void (*before)())
 {
-    static const bool done = [] {
-        return sqlite3_config(SQLITE_CONFIG_LOG, keep, nullptr) == SQLITE_OK &&
-               ato_vfs_register(0) == SQLITE_OK;
+    static const bool done = [before] {
+        if (sqlite3_config(SQLITE_CONFIG_LOG, keep, nullptr) != SQLITE_OK)
+            return false;
+        if (before)
+            before();
+        return ato_vfs_register(0) == SQLITE_OK;
     }();
     if (!done)
         std::abort();

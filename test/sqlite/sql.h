@@ -14,8 +14,8 @@
 namespace sql
 {
 
-/* Registers the VFS once. Each Db calls it. */
-void start();
+/* Registers the VFS once, after a call of `before`. Each Db calls it. */
+void start(void (*before)() = nullptr);
 
 /* Returns `file:PATH?vfs=ato`, with more parameters. */
 std::string uri(const std::string &path, const std::string &parameters = "");

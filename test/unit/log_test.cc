@@ -8,6 +8,7 @@
 extern "C" {
 #include "reflection/format/log.h"
 #include "reflection/media/fsops.h"
+#include "reflection/pairing/birth.h"
 }
 
 #include <gtest/gtest.h>
@@ -27,7 +28,27 @@ using namespace support;
 namespace
 {
 
-constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 256 << 10;
+constexpr size_t PAGE = 4096, SIZE = 64 * PAGE, RING = 64 << 10;
+
+// Gives a variable another value for a while.
+class Restored
+{
+  public:
+    Restored(uint64_t &of, uint64_t value) : of_(of), was_(of)
+    {
+        of = value;
+    }
+    ~Restored()
+    {
+        of_ = was_;
+    }
+    Restored(const Restored &) = delete;
+    Restored &operator=(const Restored &) = delete;
+
+  private:
+    uint64_t &of_;
+    const uint64_t was_;
+};
 
 ato_options logged()
 {
@@ -99,6 +120,7 @@ TEST_F(LogFile, ACommitIsOneSync)
         }
     };
     const Syncs none = {0, 0, 0}, one = {1, 0, 0};
+    const Restored room(birth_ring_bytes, 1 << 20); // no checkpoint but those that are asked for
     ato_options o = logged();
     o.max_size = 2 * SIZE;
     Mapped m(file, o), other(dir / "other", options(ATO_DOMAIN_PROCESS));
@@ -147,17 +169,31 @@ TEST_F(LogFile, ACommitIsOneSync)
               }),
               one);
 
+    // A checkpoint makes the file durable, then the header; then a word is stored in place.
+    const auto store_word = [&] {
+        return syncs([&] { return ato_memcpy_opt(m.base, bytes.data(), 8, ATO_EAGER); });
+    };
+    EXPECT_EQ(store_word(), (Syncs{2, 0, 1}));
+
     // The growth word is in the manifest, and the file gets its length: both come before the commit.
     const auto resize = [&](off_t size) {
         return syncs([&] { return ato_ftruncate(m.base, size) == 0; });
     };
     EXPECT_EQ(resize(SIZE + 5 * PAGE), (Syncs{1, 1, 1}));
     EXPECT_EQ(resize(SIZE), (Syncs{1, 0, 1})) << "the shrink word";
+    EXPECT_EQ(store_word(), (Syncs{2, 0, 2})) << "the size";
+    EXPECT_EQ(syncs([&] { return ato_memcpy(at, bytes.data(), 9); }), one);
+    EXPECT_EQ(store_word(), (Syncs{2, 0, 1}));
     now = m.read();
     EXPECT_EQ(read_at(file, 0, SIZE), now) << "the file itself has what is committed";
     EXPECT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
     EXPECT_EQ(read_file(file), now);
     EXPECT_FALSE(exists(reflection_of(file)));
+
+    // The file; `deployed`; what is removed from the file.
+    Mapped again(file, o);
+    ASSERT_TRUE(again && write(again, 0, bytes)) << again.sentence;
+    EXPECT_EQ(syncs([&] { return again.unmap(ATO_UNMAP_SPATIAL) == 0; }), (Syncs{1, 1, 1}));
 }
 
 // Nothing of a commit is in the file before its record is durable.
