@@ -3,14 +3,6 @@
 
 #include "lib/file/page.h"
 
-/* Copies the pending slices of a logged page to the file. */
-static void bring_home(const struct held_page *at)
-{
-    const struct persist *p = &at->file->persist;
-    persist_home(p, at->homes.o, at->homes.r, at->pending, false);
-    page_set_keep_memory(at);
-}
-
 /* Makes the flips of all pages, and the size, visible in memory: at one moment for readers, since every page
  * is marked before the first bitmap changes, and the last bitmap has changed before the first mark goes. I4:
  * they are durable by now. If the process is killed meanwhile, the marks stay, and nobody reads these pages, until another
@@ -34,7 +26,7 @@ void show(const struct commit *c)
         struct held_page *at = &h->pages[i];
         seam_point(SEAM_FLIPPING, h);
         if (at->pending && f->logged)
-            bring_home(at);
+            persist_home(&f->persist, at->homes.o, at->homes.r, at->pending, false);
         else if (at->pending)
             page_set_bitmap(at->state, show_bitmap(at));
     }
