@@ -78,6 +78,10 @@ struct shared_log {
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
     uint64_t durable; /* all records before this position are */
+    /* Changed by the holder of `syncing`. */
+    uint64_t target; /* what the sync that is under way makes durable */
+    uint32_t turn;   /* odd: a sync is under way. Grows with each; a futex */
+    uint32_t asleep; /* threads that sleep there, and those that were killed */
     struct page_state appending, syncing, checking;
 };
 
@@ -177,7 +181,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 19
+#define SHARED_VERSION 20
 
 /* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
 #define SHARED_BATCH       1024u
