@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         r = write_in_place(&at, begin, n, bytes);
     } else if (r == 0) {
         at.pending = store_page(&at, begin, n, bytes, flags);
-        if (at.pending) {
+        if (at.pending || f->logged) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */
             r = f->logged
                     ? commit_page_to_log(m, &stored)

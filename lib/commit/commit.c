@@ -2,6 +2,7 @@
 #include "lib/commit/commit.h"
 
 #include "lib/commit/log.h"
+#include "lib/page/scratch.h"
 #include "reflection/media/bitmap.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -189,7 +190,9 @@ int commit_page_to_log(struct mapping *m, const struct held_page *at)
     set.small[0] = *at;
     set.n = 1;
     const struct commit c = {.set = &set, .m = m};
-    return commit_run(&c);
+    const int r = commit_run(&c);
+    scratch_give(at->file, at->homes.r);
+    return r;
 }
 
 int commit_each_page(struct file *f, struct page_set *h)

@@ -25,10 +25,9 @@ void show(const struct commit *c)
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         seam_point(SEAM_FLIPPING, h);
-        if (at->pending && f->logged) {
+        if (at->pending && f->logged)
             persist_home(&f->persist, at->homes.o, at->homes.r, at->pending, false);
-            page_set_keep_memory(at);
-        } else if (at->pending)
+        else if (at->pending)
             page_set_bitmap(at->state, show_bitmap(at));
     }
     /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */

@@ -12,6 +12,7 @@
 #include "lib/file/file.h"
 #include "lib/file/space.h"
 #include "lib/page/page_set.h"
+#include "lib/page/scratch.h"
 #include "reflection/media/bitmap.h"
 
 /* For how many ticks of the file's clock (FILE_TICK bytes each) a page is taken to stay in the caches. */
@@ -72,6 +73,10 @@ static inline uint64_t store_page(struct held_page *at, unsigned begin, unsigned
     const uint64_t mask = bitmap_touched(begin, n);
     if (__builtin_expect(at->file->sparse, 0)) /* it may just have got a place */
         at->homes = file_homes_of(at->file, at->page, at->state);
+    if (__builtin_expect(at->file->logged, 0) && at->homes.word) {
+        at->homes.r = scratch_take(at->file);
+        at->homes.word = NULL;
+    }
     if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
         return store_slices(at->file, at->homes, at->state->bitmap, at->pending, begin, n, bytes,
                             flags & ATO_SKIP_EQUAL, cold);

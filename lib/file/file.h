@@ -30,9 +30,6 @@
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
 
-/* Pages whose memory a logged file keeps, at most. */
-enum { FILE_KEPT = 4096 };
-
 struct log_file;
 struct reader;
 
@@ -57,7 +54,7 @@ struct file {
     bool r_holes_fault;            /* the same for the reflection */
     uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
-    uint64_t *kept; /* of a logged file, FILE_KEPT: n + 1: page n has memory in `r` (page_set.h) */
+    uint64_t *scratch; /* of a logged file: a bit for each page of `r` that is in use (scratch.h) */
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
@@ -221,7 +218,8 @@ static inline uint64_t file_place(const struct file *f, uint64_t page)
     return file_place_of(f, page, f->sparse ? shared_peek(&f->shared, page) : NULL);
 }
 
-/* The two homes of a page, and its word on the media. */
+/* The two homes of a page, and its word on the media. Of a logged file's page `r` is nothing at first; when it is memory for what an
+ * operation stores (scratch.h), `word` is NULL. */
 struct homes {
     char *o, *r;
     uint64_t *word;
@@ -244,6 +242,12 @@ static inline const char *file_r_to_read(const struct file *f, uint64_t page,
                                          const struct page_state *s)
 {
     return f->r + layout_refpage(file_format(f), file_place_of(f, page, s));
+}
+
+/* The words of file.scratch for so many bytes of the original. */
+static inline uint64_t file_scratch_words(uint64_t bytes)
+{
+    return (layout_pages(bytes) + 63) / 64;
 }
 
 static inline uint64_t lesser(uint64_t a, uint64_t b)

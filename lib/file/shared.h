@@ -79,6 +79,10 @@ struct shared_log {
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
     uint64_t sized;   /* behind the last one that says a size, or less than `start` */
     uint64_t durable; /* all records before this position are */
+    /* Changed by the holder of `syncing`. */
+    uint64_t target; /* what the sync that is under way makes durable */
+    uint32_t turn;   /* odd: a sync is under way. Grows with each; a futex */
+    uint32_t asleep; /* threads that sleep there, and those that were killed */
     struct page_state appending, syncing, checking;
 };
 

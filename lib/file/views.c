@@ -13,8 +13,9 @@
 /* Bytes of the reflection that are viewed with so many of the original. */
 static uint64_t r_bytes(const struct file *f, uint64_t viewed)
 {
-    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
-                     : layout_reflection_bytes(LAYOUT_DENSE, viewed);
+    return f->sparse   ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
+           : f->logged ? file_scratch_words(viewed) * 64 * PAGE_BYTES
+                       : layout_reflection_bytes(LAYOUT_DENSE, viewed);
 }
 
 /* Returns for how many bytes views are made, or made longer: twice as many, so that this is seldom. */
@@ -53,8 +54,8 @@ int views_map(struct file *f, struct shared *s, uint64_t size)
     f->o = f->o_window.base;
     f->r = f->r_window.base;
     f->chunks = calloc(layout_pages(f->max_size) / CHUNK_PAGES + 1, sizeof(*f->chunks));
-    f->kept = f->logged ? calloc(FILE_KEPT, sizeof(*f->kept)) : NULL;
-    if (!f->chunks || (f->logged && !f->kept))
+    f->scratch = f->logged ? calloc(file_scratch_words(f->max_size), sizeof(*f->scratch)) : NULL;
+    if (!f->chunks || (f->logged && !f->scratch))
         return report_error(ENOMEM, "no memory to map %s", f->pairing.path);
     __atomic_store_n(&f->viewed, viewed, __ATOMIC_RELEASE);
     return 0;
@@ -65,10 +66,10 @@ void views_unmap(struct file *f)
     window_close(&f->o_window);
     window_close(&f->r_window);
     free(f->chunks);
-    free(f->kept);
+    free(f->scratch);
     f->o = f->r = NULL;
     f->chunks = NULL;
-    f->kept = NULL;
+    f->scratch = NULL;
 }
 
 static int reach(struct file *f, uint64_t viewed)

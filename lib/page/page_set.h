@@ -72,10 +72,6 @@ static inline void page_set_add(struct page_set *h, struct file *f, uint64_t pag
     at->homes.word = homes->word;
 }
 
-/* The memory in which the slices of a logged file's page were put together stays for the next write to that page, until that of another one
- * takes its place in file.kept. */
-void page_set_keep_memory(const struct held_page *at);
-
 static inline void page_set_init(struct page_set *h)
 {
     h->pages = h->small;

@@ -2,12 +2,12 @@
 /* The order of reservations, of W4 and of releases is modelled in read.pml. */
 #include "lib/page/page_set_reserve.h"
 
+#include "lib/page/scratch.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 int page_set_make_room(struct page_set *h, uint64_t more)
 {
@@ -93,31 +93,12 @@ int page_set_reserve(struct page_set *h, const struct page_span *spans, unsigned
     return 0;
 }
 
-void page_set_keep_memory(const struct held_page *at)
-{
-    struct file *f = at->file;
-    const uint64_t is = at->page + 1;
-    uint64_t *kept = &f->kept[at->page % FILE_KEPT];
-    if (__atomic_load_n(kept, __ATOMIC_RELAXED) == is)
-        return;
-    const uint64_t was = __atomic_exchange_n(kept, is, __ATOMIC_RELAXED);
-    struct page_state *s = was && was != is ? shared_peek(&f->shared, was - 1) : NULL;
-    /* If another thread holds it now, that one will come here too. */
-    if (s && page_try_reserve(f, s)) {
-        (void)madvise(file_homes_of(f, was - 1, s).r, PAGE_BYTES, MADV_DONTNEED);
-        page_release(s);
-    }
-}
-
 void page_set_release_from(struct page_set *h, uint64_t n)
 {
     const struct persist *aborted = h->forgotten;
     for (uint64_t i = n; i < h->n; i++)
-        if (h->pages[i].pending) {
+        if (h->pages[i].pending)
             aborted = &h->pages[i].file->persist;
-            if (h->pages[i].file->logged)
-                page_set_keep_memory(&h->pages[i]);
-        }
     /* persist-order W4 (reader: the next holder of the page): stores of an operation that came to nothing
      * have arrived before the page is released. Non-temporal stores are not ordered with the release; a
      * late one would overwrite what the next holder has stored there and flipped. I2.
@@ -128,6 +109,8 @@ void page_set_release_from(struct page_set *h, uint64_t n)
         persist_fence(aborted);
     for (uint64_t i = n; i < h->n; i++) {
         struct page_state *s = h->pages[i].state;
+        if (__builtin_expect(!h->pages[i].homes.word, 0))
+            scratch_give(h->pages[i].file, h->pages[i].homes.r);
         if (h->tag)
             __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
         page_release(s);
