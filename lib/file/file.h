@@ -57,6 +57,9 @@ struct file {
     bool r_holes_fault;            /* the same for the reflection */
     uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
+    /* The log, where its records are stored and not written: lib/commit/log.c. Of the thread that holds `appending`. */
+    struct window log_window;
+    struct persist log_persist;
     uint64_t *kept; /* of a logged file, FILE_KEPT: n + 1: page n has memory in `r` (page_set.h) */
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */

@@ -78,6 +78,8 @@ struct shared_log {
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
     uint64_t durable; /* all records before this position are */
+    /* enum persist_domain: how a record becomes durable. Set by the first process, as all have to do the same. */
+    uint64_t medium;
     struct page_state appending, syncing, checking;
 };
 
@@ -177,7 +179,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 20
+#define SHARED_VERSION 21
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */
