@@ -87,6 +87,8 @@ const std::vector<Row> ROWS = {
 
 constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refer to */
 
+constexpr char DISK[] = "disk"; /* for --folder on a disk: only if --side names the side */
+
 #define ON_TMPFS "kill: all that was acknowledged; power cut: nothing, on tmpfs"
 
 const std::vector<Side> SIDES = {
@@ -97,6 +99,9 @@ const std::vector<Side> SIDES = {
     {TRUNCATE, "unix", "TRUNCATE", nullptr, ON_TMPFS},
     {"off", "unix", "OFF", nullptr,
      "kill: in the middle of a transaction it may destroy the database; power cut: nothing"},
+    {"ato_disk", "ato", "DELETE", DISK, "kill, power cut: all that was acknowledged"},
+    {"ato_log_in_memory", "ato", "DELETE", DISK,
+     "the same, if /dev/shm, which has the log, were persistent memory", "/dev/shm"},
 };
 
 /* ---- Options ---- */
@@ -294,6 +299,8 @@ struct Child {
         if (std::strcmp(side.domain, "pmem") == 0)
             setenv("PMEM_IS_PMEM_FORCE", "1", 1);
     }
+    if (side.log_dir)
+        setenv("ATO_LOG_DIR", side.log_dir, 1);
     execv("/proc/self/exe", argv.data());
     _exit(127);
 }
@@ -547,7 +554,7 @@ int main(int argc, char **argv)
     bench::folder(options.folder.c_str());
     std::vector<const Side *> sides;
     for (const Side &side : SIDES)
-        if (options.sides.empty() || chosen(options.sides, side.name))
+        if (options.sides.empty() ? side.domain != DISK : chosen(options.sides, side.name))
             sides.push_back(&side);
     if (bench::free_bytes() < (options.mib << 20) * 3 * sides.size()) {
         std::fprintf(stderr, "%s has not enough space: see --folder and --mib\n",
