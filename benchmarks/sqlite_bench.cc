@@ -86,7 +86,7 @@ const std::vector<Row> ROWS = {
 };
 
 constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refer to */
-constexpr char DISK[] = "ato_disk";                    /* the one of libato on a disk */
+constexpr char DISK[] = "disk";                        /* libato's sides on a disk */
 
 #define ON_TMPFS "kill: all that was acknowledged; power cut: nothing, on tmpfs"
 
@@ -94,11 +94,14 @@ const std::vector<Side> SIDES = {
     {"ato_process", "ato", "DELETE", "process", ON_TMPFS},
     {"ato_pmem", "ato", "DELETE", "pmem",
      ON_TMPFS "; every flush that persistent memory needs for it is issued"},
-    {DISK, "ato", "DELETE", "disk", "kill and power cut, on a disk: all that was acknowledged"},
     {WAL, "unix", "WAL", nullptr, ON_TMPFS},
     {TRUNCATE, "unix", "TRUNCATE", nullptr, ON_TMPFS},
     {"off", "unix", "OFF", nullptr,
      "kill: in the middle of a transaction it may destroy the database; power cut: nothing"},
+    {"ato_disk", "ato", "DELETE", DISK,
+     "kill and power cut, on a disk: all that was acknowledged"},
+    {"ato_log_in_memory", "ato", "DELETE", DISK,
+     "the same, if /dev/shm, which has the log, were persistent memory", "/dev/shm"},
 };
 
 /* ---- Options ---- */
@@ -296,6 +299,8 @@ struct Child {
         if (std::strcmp(side.domain, "pmem") == 0)
             setenv("PMEM_IS_PMEM_FORCE", "1", 1);
     }
+    if (side.log_dir)
+        setenv("ATO_LOG_DIR", side.log_dir, 1);
     execv("/proc/self/exe", argv.data());
     _exit(127);
 }
@@ -550,7 +555,7 @@ int main(int argc, char **argv)
     std::vector<const Side *> sides;
     const bool on_disk = bench::medium_name().find("DRAM") == std::string::npos;
     for (const Side &side : SIDES)
-        if (options.sides.empty() ? !side.domain || on_disk == (side.name == std::string_view(DISK))
+        if (options.sides.empty() ? !side.domain || on_disk == (side.domain == DISK)
                                   : chosen(options.sides, side.name))
             sides.push_back(&side);
     if (bench::free_bytes() < (options.mib << 20) * 3 * sides.size()) {

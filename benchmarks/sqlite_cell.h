@@ -42,6 +42,7 @@ struct Side {
     const char *name, *vfs, *journal_mode;
     const char *domain; /* for libato; nullptr: SQLite's own VFS */
     const char *guarantee;
+    const char *log_dir = nullptr; /* in domain disk */
 };
 
 /* What the program that starts the process tells it. */

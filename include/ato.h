@@ -136,6 +136,11 @@ struct ato_options {
     off_t guard_offset;
     const void *guard_plain;
     size_t guard_bytes;
+    const char
+        *log_dir; /* the same as reflection_dir for a file that gets a log; NULL: $ATO_LOG_DIR,
+                            unless reflection_dir is set */
+    uint64_t log_bytes; /* of a new log: it gets these bytes at once, and never more; 0:
+                            $ATO_LOG_BYTES, else as many as it needs */
 };
 
 struct ato_unmap_options {

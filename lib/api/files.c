@@ -91,7 +91,7 @@ void files_forget(void)
     for (struct file *f = all, *next; f; f = next) {
         next = f->next;
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
-        f->o_window.base = f->r_window.base = NULL;
+        f->o_window.base = f->r_window.base = f->log_window.base = NULL;
         f->shared.head.base = f->shared.states.base = f->shared.placed.base = NULL;
         f->pairing.manifest = NULL;
         close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
@@ -207,6 +207,8 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     if (domain == ATO_DOMAIN_AUTO)
         domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
+                              .for_log = wish->options->log_dir,
+                              .log_bytes = wish->options->log_bytes,
                               .domain = domain,
                               .format = wish->options->format - ATO_FORMAT_DENSE,
                               .borrow = wish->options->flags & ATO_BORROW_FD,

@@ -115,7 +115,7 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
         refused = report_error(EINVAL, "offset %lld is not a multiple of 4096", (long long)offset);
     else if (length > LAYOUT_MAX_BYTES || (uint64_t)offset > LAYOUT_MAX_BYTES - length)
         refused = report_error(EFBIG, "the end of the mapping is beyond 256 TiB");
-    if (refused || options_complete(&o, opt) < 0)
+    if (refused || options_complete(&o, opt, fd) < 0)
         return MAP_FAILED;
     const bool writes = access == O_RDWR && !(o.flags & ATO_PLAIN);
     if ((prot & PROT_WRITE) && !writes) {

@@ -3,6 +3,7 @@
 
 #include "lib/page/reservation.h"
 #include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/report.h"
 
 #include "ato_engine.h"
@@ -53,22 +54,63 @@ int options_choose_policy(int policy)
                : policy;
 }
 
+/* Reads the variable `name`, a number of `unit`, to *n, which stays as it is if it is not set. Returns 0; -1 with EINVAL. */
+static int number_from_environment(const char *name, const char *unit, uint64_t least,
+                                   uint64_t most, uint64_t *n)
+{
+    const char *word = secure_getenv(name);
+    char *end;
+    if (!word || !*word)
+        return 0;
+    errno = 0;
+    *n = strtoull(word, &end, 10);
+    if (errno || *end || !isdigit((unsigned char)*word) || *n < least || *n > most)
+        return report_error(EINVAL, "%s '%.40s' is not a number of %s, from %llu to %llu", name,
+                            word, unit, (unsigned long long)least, (unsigned long long)most);
+    return 0;
+}
+
 /* How long a plain call waits. It is the same for all of the process. */
 static int take_patience(void)
 {
-    const char *word = secure_getenv("ATO_WAIT_MS");
     uint64_t ms = RESERVATION_PATIENCE_MS;
-    if (word && *word) {
-        char *end;
-        errno = 0;
-        ms = strtoull(word, &end, 10);
-        if (errno || *end || !isdigit((unsigned char)*word) || !ms ||
-            ms > RESERVATION_PATIENCE_MOST_MS)
-            return report_error(EINVAL,
-                                "ATO_WAIT_MS '%.40s' is not a number of milliseconds, from 1 to %d",
-                                word, RESERVATION_PATIENCE_MOST_MS);
-    }
+    if (number_from_environment("ATO_WAIT_MS", "milliseconds", 1, RESERVATION_PATIENCE_MOST_MS,
+                                &ms) < 0)
+        return -1;
     __atomic_store_n(&reservation_plain_ms, ms, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* A log with room for the commit of some pages at least. */
+#define LEAST_LOG (64ull << 10)
+
+/* The folders of the file, and the bytes of its log. */
+static int take_folders(struct ato_options *o, int fd)
+{
+    const bool chosen = o->reflection_dir;
+    if (!chosen)
+        o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");
+    if (!o->log_dir && !chosen)
+        o->log_dir = secure_getenv("ATO_LOG_DIR");
+    if (!o->log_bytes && number_from_environment("ATO_LOG_BYTES", "bytes", LEAST_LOG,
+                                                 LAYOUT_MAX_BYTES, &o->log_bytes) < 0)
+        return -1;
+    if (o->log_bytes && (o->log_bytes < LEAST_LOG || o->log_bytes > LAYOUT_MAX_BYTES))
+        return report_error(EINVAL, "log_bytes is %llu: it must be from %llu to %llu",
+                            (unsigned long long)o->log_bytes, LEAST_LOG,
+                            (unsigned long long)LAYOUT_MAX_BYTES);
+    int domain = o->domain;
+    if (domain == ATO_DOMAIN_AUTO)
+        domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
+    if (domain < 0)
+        return -1;
+    if (o->log_dir && *o->log_dir &&
+        (domain == ATO_DOMAIN_AUTO ? (int)domain_of(fd) : domain) == PERSIST_DISK)
+        o->reflection_dir = o->log_dir;
+    else
+        o->log_dir = NULL;
+    if (o->reflection_dir && !*o->reflection_dir)
+        o->reflection_dir = NULL;
     return 0;
 }
 
@@ -83,7 +125,7 @@ static int add_flag(struct ato_options *o, const char *name, unsigned flag, char
     return 0;
 }
 
-int options_complete(struct ato_options *o, const struct ato_options *given)
+int options_complete(struct ato_options *o, const struct ato_options *given, int fd)
 {
     static const char *const formats[] = {"dense", "sparse"};
     if (options_take(o, sizeof(*o), given, "ato_options") < 0)
@@ -105,12 +147,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given)
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_DEFAULT)
         o->format = from_environment("ATO_FORMAT", formats, 2, "dense, sparse");
-    if (o->format < 0 || take_patience() < 0)
+    if (o->format < 0 || take_patience() < 0 || take_folders(o, fd) < 0)
         return -1;
-    if (!o->reflection_dir)
-        o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");
-    if (o->reflection_dir && !*o->reflection_dir)
-        o->reflection_dir = NULL;
     if (add_flag(o, "ATO_RTM", ATO_NO_RTM, '0') < 0 ||
         add_flag(o, "ATO_FAULT_HANDLER", ATO_NO_FAULT_HANDLER, '0') < 0)
         return -1;

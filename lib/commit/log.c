@@ -7,6 +7,7 @@
 #include "lib/page/reservation.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/format/log.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -29,12 +30,27 @@ static struct shared_log *log_of(const struct file *f)
     return &f->shared.header->log;
 }
 
+/* On tmpfs, beside a file on a disk, the user has taken it for persistent memory (birth.c). */
+static enum persist_domain medium_of(const struct file *f)
+{
+    const enum persist_domain is = domain_of(f->pairing.reflection);
+    if (is != PERSIST_PROCESS)
+        return is;
+    return domain_of(f->pairing.original) == PERSIST_DISK ? PERSIST_PMEM : PERSIST_DISK;
+}
+
+static bool is_stored(const struct file *f)
+{
+    return log_of(f)->medium != PERSIST_DISK;
+}
+
 int log_attach(struct file *f)
 {
     struct shared_log *l = log_of(f);
     if (file_load_log(f) < 0)
         return -1;
     l->tail = l->durable = l->start;
+    l->medium = medium_of(f);
     return 0;
 }
 
@@ -203,6 +219,26 @@ static int say_unwritten(const struct file *f)
     return report_errno(errno, "cannot write to the log of %s", f->pairing.path);
 }
 
+/* Lets log_write() store to a log on persistent memory: maps it, as long as it is now. The caller has `appending`. */
+static int map_log(struct file *f, struct log_file *log)
+{
+    struct window *w = &f->log_window;
+    const uint64_t bytes = LOG_RING_AT + log->header.capacity;
+    if (w->base && w->bytes < bytes)
+        window_close(w);
+    if (!w->base) {
+        *w = (struct window){.domain = (enum persist_domain)log_of(f)->medium,
+                             .fd = log->fd,
+                             .prot = PROT_READ | PROT_WRITE};
+        persist_init(&f->log_persist, w->domain);
+        if (window_open(w, bytes, bytes, &f->pairing.faults) < 0)
+            return window_no_room(errno, bytes, "the log of ", f->pairing.path);
+    }
+    log->map = w->base;
+    log->persist = &f->log_persist;
+    return 0;
+}
+
 /* Writes the record of a commit at the tail. */
 static int write_record(const struct commit *c, struct log_record *r)
 {
@@ -214,7 +250,7 @@ static int write_record(const struct commit *c, struct log_record *r)
     struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
     if (!buffer)
         return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);
-    if (file_log(f, &log) < 0)
+    if (file_log(f, &log) < 0 || (is_stored(f) && map_log(f, &log) < 0))
         return -1;
     r->magic = LOG_RECORD_MAGIC;
     r->salt = log.header.salt;
@@ -239,7 +275,16 @@ static int write_record(const struct commit *c, struct log_record *r)
         memcpy(buffer, r, sizeof(*r));
     flush(&w);
     w.failed |= !is_short && log_write(&log, l->tail, r, sizeof(*r)) < 0;
-    return w.failed ? say_unwritten(f) : 0;
+    if (w.failed)
+        return say_unwritten(f);
+    if (!is_stored(f))
+        return 0;
+    /* persist-order L2 (log.h): here, since a fence of another thread would not do. */
+    persist_fence(&f->log_persist);
+    if (check_length(f) < 0)
+        return -1;
+    __atomic_store_n(&l->durable, l->tail + r->bytes, __ATOMIC_RELEASE);
+    return 0;
 }
 
 /* Where the calling thread counts the records that it has appended: begun and over as in under_way.h. But while one is begun the thread
@@ -375,8 +420,12 @@ static int lengthen(struct file *f, uint64_t capacity)
                                          .capacity = capacity,
                                          .origin = l->tail,
                                          .start = l->tail};
-        /* Durable with the next record. The header before it says the same of an empty log. */
+        /* Durable with the next record, if that is synced. The header before it says the same of an empty log.
+         * persist-order L5 (reader: log_recover): else now, as a fence makes only stores durable: the record has another place than the
+         * header before would tell. */
         if (log_write_header(&log) == 0) {
+            if (is_stored(f))
+                r = file_fdatasync(f, log.fd, in_log);
             __atomic_store_n(&l->edition, log.header.edition, __ATOMIC_RELAXED);
             l->origin = l->tail;
             __atomic_store_n(&l->capacity, capacity, __ATOMIC_RELAXED);
@@ -401,10 +450,17 @@ static int checkpoint_held(struct file *f, uint64_t record)
     if (file_log(f, &log) < 0)
         return -1;
     uint64_t capacity = log.header.capacity;
+    const uint64_t bound = f->pairing.record.log_bytes;
     const bool fits = record <= capacity;
+    if (!fits && bound)
+        return report_error(
+            ENOSPC,
+            "a commit of %llu bytes does not fit into the log of %s, which has %llu "
+            "(log_bytes, ATO_LOG_BYTES)",
+            (unsigned long long)record, f->pairing.path, (unsigned long long)capacity);
     while (capacity < record && capacity < LAYOUT_MAX_BYTES)
         capacity *= 2;
-    if (fits && record && capacity < RING_BYTES)
+    if (fits && record && !bound && capacity < RING_BYTES)
         capacity *= 2;
     /* On a full disk a ring that is empty again will do. */
     if (capacity > log.header.capacity) {

@@ -9,8 +9,11 @@
  *
  *   persist-order L1 (reader: log_look): a record counts if it is valid as a whole, so its parts need no order.
  *   persist-order L2 (reader: log_recover): a record, and all before it, is durable before anything of it is copied to the file. I1, I4.
+ *   On persistent memory its writer stores it, and fences, before another one can append: so each commit is durable by itself there.
  *   persist-order L3 (reader: log_recover): what records say is durable in the file, and in the manifest, before the header says
  *   that they are home. Their space is used again after that is durable.
+ *   persist-order L5 (reader: log_recover): on persistent memory, a header that gives records other places is durable before the first
+ *   record there. (On a disk, the sync of that record makes it durable.)
  *
  * If the process dies before its record is appended, nothing has changed. If it dies later, the process that takes its pages over
  * makes the log durable and copies what it has of these pages (takeover.c); after a power cut recovery copies all. The model log.pml

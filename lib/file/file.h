@@ -55,6 +55,9 @@ struct file {
     uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
     uint64_t *scratch; /* of a logged file: a bit for each page of `r` that is in use (scratch.h) */
+    /* The log, where its records are stored and not written: lib/commit/log.c. Of the thread that holds `appending`. */
+    struct window log_window;
+    struct persist log_persist;
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */

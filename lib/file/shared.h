@@ -83,6 +83,8 @@ struct shared_log {
     uint64_t target; /* what the sync that is under way makes durable */
     uint32_t turn;   /* odd: a sync is under way. Grows with each; a futex */
     uint32_t asleep; /* threads that sleep there, and those that were killed */
+    /* enum persist_domain: how a record becomes durable. Set by the first process, as all have to do the same. */
+    uint64_t medium;
     struct page_state appending, syncing, checking;
 };
 
@@ -182,7 +184,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 20
+#define SHARED_VERSION 21
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */

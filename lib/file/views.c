@@ -65,6 +65,7 @@ void views_unmap(struct file *f)
 {
     window_close(&f->o_window);
     window_close(&f->r_window);
+    window_close(&f->log_window);
     free(f->chunks);
     free(f->scratch);
     f->o = f->r = NULL;

@@ -42,8 +42,12 @@ static int move(const struct log_file *log, uint64_t position, char *bytes, uint
         const uint64_t in_ring = (position - h->origin) % h->capacity, left = h->capacity - in_ring,
                        some = n < left ? n : left;
         const off_t at = (off_t)(LOG_RING_AT + in_ring);
-        const ssize_t done =
-            write ? fsops->pwrite(log->fd, bytes, some, at) : pread(log->fd, bytes, some, at);
+        ssize_t done = (ssize_t)some;
+        if (write && log->map)
+            persist_copy(log->persist, log->map + at, bytes, some);
+        else
+            done =
+                write ? fsops->pwrite(log->fd, bytes, some, at) : pread(log->fd, bytes, some, at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done == 0)

@@ -32,6 +32,7 @@
 #define ATO_REFLECTION_FORMAT_LOG_H
 
 #include "reflection/media/bitmap.h"
+#include "reflection/media/persist.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -95,6 +96,9 @@ uint32_t log_checksum(uint32_t before, const void *bytes, size_t n);
 /* A log file, and what its header says. */
 struct log_file {
     int fd;
+    /* Where it is mapped, if log_write() is to store there, as `persist` does: a fence makes that durable. NULL: it writes to `fd`. */
+    char *map;
+    const struct persist *persist;
     struct log_header header;
 };
 

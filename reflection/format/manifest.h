@@ -97,7 +97,8 @@ struct manifest_guard {
  *   136     guard
  *   168     guarded
  *   184     own_inode, own_birth_sec, own_birth_nsec
- *   204     reserved, zeros
+ *   208     log_bytes
+ *   216     reserved, zeros
  *   504     checksum of bytes 0..503
  */
 struct manifest_record {
@@ -129,7 +130,9 @@ struct manifest_record {
     uint64_t own_inode;
     int64_t own_birth_sec;
     uint32_t own_birth_nsec;
-    uint8_t reserved[300];
+    uint32_t unused;
+    uint64_t log_bytes; /* the most that the ring of its log may have; 0: not bounded */
+    uint8_t reserved[288];
     uint64_t checksum;
 };
 
@@ -140,6 +143,7 @@ static_assert(offsetof(struct manifest_record, known) == 80, "format");
 static_assert(offsetof(struct manifest_record, boot_id) == 112, "format");
 static_assert(offsetof(struct manifest_record, guard) == 136, "format");
 static_assert(offsetof(struct manifest_record, own_inode) == 184, "format");
+static_assert(offsetof(struct manifest_record, log_bytes) == 208, "format");
 static_assert(offsetof(struct manifest_record, checksum) == 504, "format");
 
 enum manifest_finding {

@@ -37,10 +37,12 @@ static int make_reflection(struct pairing *pr, uint32_t format)
 /* With four times as much an open, an update and a close took a quarter to a half longer. */
 uint64_t birth_ring_bytes = 64 << 10;
 
-/* Fills the new log with zeros: the sync of a commit then changes nothing but bytes. Durable with the birth. */
+/* Fills the new log with zeros: it has its space then, and the sync of a commit changes nothing but bytes. Durable with the birth. */
 static int make_log(const struct pairing *pr)
 {
-    struct log_file log = {.fd = pr->reflection, .header = {.capacity = birth_ring_bytes}};
+    const uint64_t wished = pr->record.log_bytes;
+    struct log_file log = {.fd = pr->reflection,
+                           .header = {.capacity = wished ? wished : birth_ring_bytes}};
     if (!log_is_possible())
         return report_error(ENOTSUP,
                             "%s is on a disk, where libato needs a CPU with SSE4.2, for the "
@@ -51,7 +53,21 @@ static int make_log(const struct pairing *pr)
                 : log_clear(&log, 0, log.header.capacity);
     return r == 0 && log_write_header(&log) == 0
                ? 0
-               : folder_error(&pr->folder, pr->names.reflection, "cannot write the log");
+               : report_errno(errno, "cannot make the log of %s, %s/%s, %" PRIu64 " bytes long",
+                              pr->path, pr->folder.path, pr->names.reflection,
+                              LOG_RING_AT + log.header.capacity);
+}
+
+/* A log in a folder that the user has named. Returns 0; -1 with ENOTSUP. */
+static int check_log_folder(const struct pairing *pr)
+{
+    if (pr->persist.domain == PERSIST_DISK)
+        return 0;
+    return report_error(ENOTSUP,
+                        "the log of %s would be in %s, which is in memory: a power cut would take "
+                        "it. Name a folder on persistent memory or on a disk; or ask for domain "
+                        "disk (ATO_DURABILITY=disk), which takes this one for persistent memory",
+                        pr->path, pr->folder.path);
 }
 
 void birth_choose_domain(struct pairing *pr, const struct pairing_wish *wish)
@@ -116,6 +132,11 @@ int birth_set_attribute(struct pairing *pr, uint64_t inode)
 
 static int check_links(const struct pairing *pr)
 {
+    if (!pr->has_attributes && pr->needs_attribute)
+        return report_error(ENOTSUP,
+                            "%s is on a file system without extended attributes, where no later "
+                            "map would find its log in %s: map it without log_dir (ATO_LOG_DIR)",
+                            pr->path, pr->folder.path);
     if (pr->has_attributes || pr->identity.links <= 1)
         return 0;
     return report_error(EINVAL,
@@ -127,9 +148,12 @@ static int check_links(const struct pairing *pr)
 
 int birth_give(struct pairing *pr, const struct pairing_wish *wish)
 {
+    pr->needs_attribute = wish->for_log;
     if (check_links(pr) < 0)
         return -1;
     birth_choose_domain(pr, wish);
+    if (wish->for_log && check_log_folder(pr) < 0)
+        return -1;
     const uint32_t format =
         pr->persist.domain == PERSIST_DISK ? LAYOUT_LOG : (uint32_t)wish->format;
     /* What is found without a reflection on the same file system: without fallocate(2) there slices could not come home. */
@@ -152,6 +176,8 @@ int birth_give(struct pairing *pr, const struct pairing_wish *wish)
     memset(&pr->record, 0, sizeof(pr->record));
     pr->record.slots = MANIFEST_SLOTS;
     pr->record.format = format;
+    if (format == LAYOUT_LOG)
+        pr->record.log_bytes = (wish->log_bytes + LOG_RING_AT - 1) / LOG_RING_AT * LOG_RING_AT;
     pr->copy = 1;
     identity_to_record(&pr->identity, &pr->record);
     if (area_note_own(pr->lock, &pr->record) < 0)

@@ -76,9 +76,10 @@ struct pairing {
     struct fault_target faults; /* of this and all other views of the files */
     bool borrowed;              /* the caller keeps the original open and closes it */
     bool has_attributes;
-    bool settled; /* what is visible is durable: cleanly unmapped before, or just born */
-    bool newborn; /* made by this pairing_open(): it holds nothing until a process writes */
-    bool joined;  /* other processes have the file mapped, or had when this one opened it */
+    bool needs_attribute; /* without it no later map would find the log */
+    bool settled;         /* what is visible is durable: cleanly unmapped before, or just born */
+    bool newborn;         /* made by this pairing_open(): it holds nothing until a process writes */
+    bool joined;          /* other processes have the file mapped, or had when this one opened it */
     unsigned slot;
     char path[PATH_MAX]; /* of the original, when it was opened */
 };
@@ -89,6 +90,8 @@ struct pairing {
 
 struct pairing_wish {
     const char *folder;         /* NULL: beside the file */
+    bool for_log;               /* a new pairing there has a log, or is refused */
+    uint64_t log_bytes;         /* of a new log: manifest_record.log_bytes */
     enum persist_domain domain; /* auto: detected */
     int format;                 /* enum layout_format, of a new reflection; not in domain disk */
     bool borrow;                /* open and close no descriptor of the original */

@@ -2,6 +2,7 @@
 #include "reflection/recovery/log_replay.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -193,9 +194,12 @@ int log_recover_size(struct pairing *pr)
                                   pr->folder.path, pr->names.reflection);
     /* persist-order L2 (reader: a later recovery): a killed process may have written records, or a header, and not synced them. They are
      * durable before anything is copied to the file, and before the other copy of the header is overwritten. A sync may have
-     * failed before: then the page cache takes what no disk has for written, unless it is written again. */
+     * failed before: then the page cache takes what no disk has for written, unless it is written again. On persistent memory that
+     * would be a second store to lines whose first one no fence has followed: so they are synced before. */
     struct copying c = {.range = &range, .to.path = pr->path};
     int r = open_range(pr, fd, &range);
+    if (r == 0 && domain_of(fd) < PERSIST_DISK && fsops_fdatasync(fd) < 0)
+        r = report_errno(errno, "cannot make the log of %s durable", pr->path);
     if (r == 0)
         r = walk(&range, rewrite, &c, pr->path);
     if (r == 0 && fsops_fdatasync(fd) < 0)

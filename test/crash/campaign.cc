@@ -171,7 +171,7 @@ const char *domain_name(int domain)
 
 std::string Combination::name() const
 {
-    return std::string(what().name) + ", " + domain_name(domain) + (sparse ? ", sparse" : "");
+    return what().name + ", " + domain_name(domain) + (sparse ? ", sparse" : "");
 }
 
 uint64_t Combination::seed(uint64_t round) const

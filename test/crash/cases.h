@@ -6,6 +6,8 @@
 
 #include "actor.h"
 
+#include <string>
+
 namespace crash
 {
 
@@ -18,7 +20,7 @@ struct Use {
 };
 
 struct Case {
-    const char *name;
+    std::string name;
     unsigned domains;            // a bit for each ato_domain
     std::vector<uint64_t> sizes; // of the originals
     void (*before)(Actor &a);    // without crashes; may be NULL
@@ -30,6 +32,8 @@ struct Case {
     // whatever is asked for: there this is the format that a file had in another domain before.
     unsigned sparse = ~(1u << ATO_DOMAIN_DISK);
     unsigned dense = ~0u;
+    bool stored =
+        false; // the log is on persistent memory: records are stored and flushed, not written and synced
 };
 
 const std::vector<Case> &all_cases();

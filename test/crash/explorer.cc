@@ -110,6 +110,7 @@ void Explorer::go()
 {
     World w(folder, what.sizes, seed, sparse);
     world = &w;
+    standins::set_stored_log(what.stored);
     Place nowhere;
     if (progress)
         progress(nowhere);

@@ -39,7 +39,8 @@ bool may_show(const Mutant &m, const Combination &c)
 {
     bool orders = m.mutation.fault == Fault::Drop || m.mutation.fault == Fault::Delay;
     bool fence = m.fault.find(" fence") != std::string::npos;
-    return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && c.domain == ATO_DOMAIN_DISK);
+    const bool synced = c.domain == ATO_DOMAIN_DISK && !c.what().stored;
+    return !(orders && c.domain == ATO_DOMAIN_PROCESS) && !(fence && synced);
 }
 
 Where cases_for(const Mutant &m, const std::vector<Combination> &list, uint64_t seed)

@@ -39,7 +39,8 @@ void print_table(const std::vector<Combination> &list)
     for (const Combination &c : list)
         rows[{c.number, c.sparse}][c.domain] = &c;
     for (const auto &row : rows) {
-        printf("\n%-36s %-6s", all_cases()[row.first.first].name, row.first.second ? "sparse" : "");
+        printf("\n%-36s %-6s", all_cases()[row.first.first].name.c_str(),
+               row.first.second ? "sparse" : "");
         for (int d = ATO_DOMAIN_PMEM; d <= ATO_DOMAIN_PROCESS; d++) {
             auto found = row.second.find(d);
             if (found == row.second.end())

@@ -4,6 +4,7 @@
 extern "C" {
 #include "lib/recovery/takeover.h"
 #include "reflection/format/lane.h"
+#include "reflection/media/domain.h"
 #include "reflection/pairing/area.h"
 #include "reflection/pairing/identity.h"
 #include "reflection/recovery/replay.h"
@@ -27,6 +28,7 @@ static std::mutex lock;
 static std::vector<Region> regions;
 static Random numbers(0);
 static uint64_t boot = 1;
+static bool stored_log;
 static CodeFault code_fault;
 static thread_local bool recovers, takes_over; // a file of a dead process; its pages
 void set_random(uint64_t seed)
@@ -42,6 +44,11 @@ uint64_t get_boot()
 void set_boot(uint64_t number)
 {
     boot = number;
+}
+
+void set_stored_log(bool stored)
+{
+    stored_log = stored;
 }
 
 void set_fault(CodeFault f)
@@ -83,6 +90,7 @@ extern "C" {
 
 void *__real_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __real_munmap(void *addr, size_t n);
+enum persist_domain __real_domain_of(int fd);
 bool __real_identity_same_inode(const struct identity *who, const struct manifest_record *record);
 bool __real_identity_unwritten(const struct identity *who, const struct manifest_record *record);
 enum lane_finding __real_lane_look(const struct lane *lane, struct lane_view *v);
@@ -95,6 +103,7 @@ int __wrap_area_note_own(int manifest, struct manifest_record *record);
 int __wrap_area_is_copy(int manifest, const struct manifest_record *record);
 void *__wrap_mmap64(void *addr, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *addr, size_t n);
+enum persist_domain __wrap_domain_of(int fd);
 int __wrap_identity_random(void *bytes, size_t n);
 void __wrap_identity_boot(uint8_t id[16]);
 bool __wrap_persist_rtm_allowed(const struct persist *p);
@@ -129,6 +138,17 @@ int __wrap_munmap(void *addr, size_t n)
         forget(addr, n);
     }
     return __real_munmap(addr, n);
+}
+
+enum persist_domain __wrap_domain_of(int fd)
+{
+    char path[4096];
+    const ssize_t n =
+        readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path) - 1);
+    if (!stored_log)
+        return __real_domain_of(fd);
+    path[std::max<ssize_t>(n, 0)] = '\0';
+    return strstr(path, "/.ato/") ? PERSIST_PMEM : PERSIST_DISK;
 }
 
 int __wrap_identity_random(void *bytes, size_t n)

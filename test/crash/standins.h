@@ -50,6 +50,8 @@ uint64_t get_boot();
 void set_boot(uint64_t boot);
 // What a manifest that is no copy has in its record.
 constexpr uint64_t OWN = 1;
+// Logs are on persistent memory, and the originals on a disk; or all are on a disk.
+void set_stored_log(bool stored);
 void set_fault(CodeFault fault);
 CodeFault fault();
 // The shared file mapping that contains an address; NULL: none.

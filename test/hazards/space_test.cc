@@ -164,6 +164,36 @@ TEST_P(Space, CommitToALogWithHolesIsEnospcAndNothingIsCommitted)
     expect_plain(m, over(over(content, PAGE, pattern(PAGE, 3)), 3000, record));
 }
 
+// A log with log_bytes has its space from the start: the map is refused that finds too little; and later nobody can take it.
+TEST_P(Space, ALogHasItsBytesOrIsRefusedAtTheMap)
+{
+    write_file(file, content);
+    write_file(twin, content);
+    ato_options o = gather(ATO_DOMAIN_DISK);
+    o.log_bytes = 64 << 20;
+    {
+        Mapped m(file, o);
+        EXPECT_FALSE(m);
+        expect_no_space(m, reflection_of(file));
+        EXPECT_TRUE(has(m.sentence, std::to_string(o.log_bytes + PAGE) + " bytes")) << m.sentence;
+        EXPECT_EQ(read_file(file), content);
+    }
+    o.log_bytes = 4 << 20;
+    Mapped m(file, o);
+    ASSERT_TRUE(m) << m.sentence;
+    fill(ballast);
+    Mapped other(twin, o);
+    EXPECT_FALSE(other);
+    EXPECT_EQ(other.error, ENOSPC) << other.sentence;
+    Bytes bytes;
+    for (unsigned i = 0; i < 40; i++) { // the log is used up, and used again
+        bytes = pattern(SIZE, i);
+        ASSERT_TRUE(m.write(0, bytes)) << m.sentence;
+    }
+    make_room();
+    expect_plain(m, bytes);
+}
+
 // ---- one medium ---------------------------------------------------------------------------------
 
 struct SpaceInMemory : Space {

@@ -20,6 +20,7 @@ struct Case {
     const char *name;
     Plan plan;
     unsigned ms = 1500;
+    bool stored = false; /* the logs of files on a disk lie in memory, which counts as persistent */
 };
 
 static void PrintTo(const Case &c, std::ostream *out)
@@ -45,9 +46,13 @@ TEST_P(Herds, KeepEveryRecordAndTransferWholeWhileTheirMembersAreKilled)
     const Case &c = GetParam();
     if (c.plan.users[0].uid && geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";
+    rig::Folder logs(rig::Medium::Memory);
+    if (c.stored)
+        setenv("ATO_LOG_DIR", logs.at.c_str(), 1);
     Herd herd(c.plan);
     ASSERT_EQ(herd.live(rig::rounds(c.ms)), "");
     EXPECT_EQ(herd.end(), "");
+    unsetenv("ATO_LOG_DIR");
     EXPECT_GT(herd.interrupted, 0u) << "no kill came within a call that writes";
     EXPECT_GT(herd.operations(false), 0u);
     EXPECT_GT(herd.operations(true), 0u);
@@ -75,6 +80,7 @@ static std::vector<Case> cases()
         all.push_back({"Disk", {ATO_DOMAIN_DISK, 0}, 2000});
         all.push_back({"DiskThreads", {ATO_DOMAIN_DISK, 0, 2, 1, 3}, 1000});
         all.push_back({"OnDisk", {ATO_DOMAIN_DISK, 0, 2, 1, 1, disk}, 2000});
+        all.push_back({"StoredLog", {ATO_DOMAIN_DISK, 0, 2, 1, 1, disk}, 1500, true});
     }
     return all;
 }

@@ -58,6 +58,17 @@ class Doctor(Lab):
         found = self.json('doctor', self.dir, ATO_REFLECTION_DIR='/dev/shm')
         self.assertEqual(found['domain'], 'process')
 
+    def test_a_log_in_memory_is_an_obstacle_unless_it_is_asked_for(self):
+        with tempfile.TemporaryDirectory(dir='/tmp') as folder, tempfile.TemporaryDirectory(dir='/dev/shm') as logs:
+            if os.statvfs(folder).f_fsid == os.statvfs(logs).f_fsid:
+                self.skipTest('/tmp is in memory')
+            found = self.json('doctor', folder, status=1, ATO_LOG_DIR=logs)
+            self.assertIn(logs, found['obstacles'][0])
+            found = self.json('doctor', folder, ATO_LOG_DIR=logs, ATO_DURABILITY='disk')
+            self.assertIn('no write waits for the disk', found['survives'])
+            self.assertIn(logs, found['remarks'][-1])
+            self.assertEqual(os.listdir(logs), [])
+
     def test_leaves_nothing_behind(self):
         self.make('fast')
         before = sorted(os.walk(self.dir)), self.shared()

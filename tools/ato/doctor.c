@@ -19,6 +19,7 @@
 #include <linux/magic.h>
 #include <pwd.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,10 +96,11 @@ static bool is_removed_at_logout(void)
            access(path, F_OK) < 0;
 }
 
-static void explain_domain(struct diagnosis *d, int medium)
-{
 #define SURVIVES "When ato_memcpy() has returned, its bytes are there "
 #define ALL      SURVIVES "after a kill, a crash of the kernel and a power cut"
+
+static void explain_domain(struct diagnosis *d, int medium)
+{
     static const struct {
         const char *reason, *survives;
     } domains[] = {
@@ -122,6 +124,29 @@ static void explain_domain(struct diagnosis *d, int medium)
                domain_name(medium));
 }
 
+/* A file on a disk whose log is on persistent memory waits for no disk. */
+static void explain_log(struct diagnosis *d, int fd)
+{
+    char path[PATH_MAX];
+    const char *folder = secure_getenv("ATO_LOG_DIR");
+    struct stat st;
+    if (!folder || !*folder || fstat(fd, &st) < 0)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/%ju", folder, (uintmax_t)st.st_ino);
+    const int log = open(path, O_RDWR | O_CLOEXEC);
+    const enum persist_domain is = log < 0 ? PERSIST_DISK : domain_of(log);
+    if (log >= 0)
+        close(log);
+    if (is == PERSIST_DISK)
+        return;
+    d->survives = ALL ". Its log is on persistent memory: no write waits for the disk.";
+    if (is == PERSIST_PROCESS)
+        remark(d,
+               "%s, where ATO_LOG_DIR puts the log, is in memory and taken for persistent memory: "
+               "after a power cut such a file is refused",
+               folder);
+}
+
 /* Maps a file there. */
 static void try_file(struct diagnosis *d, int fd)
 {
@@ -143,10 +168,12 @@ static void try_file(struct diagnosis *d, int fd)
         (void)snprintf(d->obstacle, sizeof(d->obstacle), "%s", ato_errormsg());
     else
         d->domain = st.domain;
-    if (at != MAP_FAILED)
-        (void)ato_munmap(at, sizeof(bytes), ATO_UNMAP_SPATIAL);
     if (d->domain)
         explain_domain(d, domain_of(fd));
+    if (d->domain == PERSIST_DISK)
+        explain_log(d, fd);
+    if (at != MAP_FAILED)
+        (void)ato_munmap(at, sizeof(bytes), ATO_UNMAP_SPATIAL);
 }
 
 /* Returns 0; -1 with errno: the folder cannot be looked at. */
@@ -175,9 +202,11 @@ static int diagnose(struct diagnosis *d, const char *folder)
             "mapping its files. Run it as a service under a user of the system, or "
             "'loginctl enable-linger'");
     /* The reflection of the trial lies in a folder of its own, or where the user wants it. */
-    const char *elsewhere = secure_getenv("ATO_REFLECTION_DIR");
+    const char *elsewhere = secure_getenv("ATO_REFLECTION_DIR"),
+               *logs = secure_getenv("ATO_LOG_DIR");
     (void)snprintf(path, sizeof(path), "%s/" FOLDER_NAME, folder);
-    if ((!elsewhere || !*elsewhere) && folder_open(&beside, path, false) < 0 && errno != ENOENT)
+    if ((!elsewhere || !*elsewhere) && (!logs || !*logs) && folder_open(&beside, path, false) < 0 &&
+        errno != ENOENT)
         (void)snprintf(d->obstacle, sizeof(d->obstacle), "%s", report_sentence());
     else if (beside.fd >= 0 && faccessat(beside.fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
         (void)snprintf(d->obstacle, sizeof(d->obstacle), "no permission to write to %.900s", path);

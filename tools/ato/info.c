@@ -80,7 +80,8 @@ static void write_json(struct json *j, const struct facts *f, const char *next)
     json_known(j, "reflection_storage", reflected, l->reflection_storage);
     json_known(j, "unused_storage", f->has_words, f->unused);
     json_known(j, "log_to_replay", f->has_words && r->format == LAYOUT_LOG, f->replay);
-    json_known(j, "log_bytes", f->has_words && r->format == LAYOUT_LOG, f->ring);
+    json_known(j, "log_room", f->has_words && r->format == LAYOUT_LOG, f->ring);
+    json_known(j, "log_bytes", f->has_record && r->log_bytes, r->log_bytes);
     if (f->has_record && r->guard.bytes) {
         json_object(j, "guard");
         json_number(j, "offset", r->guard.offset);
@@ -108,6 +109,8 @@ static void say_pairing(const struct facts *f)
     text_item("reflection", "%s/%" PRIu64, l->folder.path, l->number);
     if (l->reflection >= 0)
         text_item("", "takes %s", text_size(size, l->reflection_storage));
+    if (r->log_bytes)
+        text_item("", "never more than %s (log_bytes)", text_size(size, r->log_bytes));
     if (f->unused)
         text_item("unused", "%s, which 'ato reclaim' gives back but for bitmaps",
                   text_size(size, f->unused));
