@@ -300,7 +300,7 @@ class SqliteFirstCommit : public Lab
 TEST_F(SqliteFirstCommit, IsWholeOrNotThereAfterAPowerCut)
 {
     for (const char *mode : {"delete", "truncate", "persist"})
-        for (const char *synchronous : {"normal", "full", "extra"}) {
+        for (const char *synchronous : {"normal", "full"}) {
             SCOPED_TRACE(std::string(mode) + ", " + synchronous);
             put(file, began);
             ASSERT_NO_FATAL_FAILURE(run("PRAGMA journal_mode=" + std::string(mode) +
