@@ -76,8 +76,7 @@ unsigned shared_index_bits(uint64_t places)
 static int open_window(const struct shared *s, struct window *w, uint64_t at, uint64_t bytes,
                        uint64_t room, int prot, struct fault_target *faults)
 {
-    *w = (struct window){
-        .domain = PERSIST_PROCESS, .fd = s->fd, .prot = prot, .at = at, .no_dump = true};
+    *w = (struct window){.domain = PERSIST_PROCESS, .fd = s->fd, .prot = prot, .at = at};
     return window_open(w, bytes, room, faults) == 0
                ? 0
                : window_no_room(errno, bytes, "the shared memory /dev/shm", s->name);

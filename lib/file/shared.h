@@ -10,9 +10,9 @@
  *
  *   offset      what
  *   0           struct shared_header, then zeros up to 4096
- *   4096        slots: 1024 of 32 bytes
- *   36864       batches of the directory: 1 byte for each, 1: it has space
- *   16814080    counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
+ *   4096        slots: 1024 of 24 bytes
+ *   28672       batches of the directory: 1 byte for each, 1: it has space
+ *   8417280     counters and commits of threads: 12288 bytes for each slot, 128 for each of its threads
  *   ...         directory: 4 bytes for each group of 4 pages, index of the group + 1, 0: no group
  *   groups_at   groups: 4 page states of 32 bytes each, handed out in the order of first touch
  *
@@ -183,8 +183,9 @@ static_assert(sizeof(struct shared_header) <= 4096, "layout");
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
 #define SHARED_VERSION 20
 
-/* Directory entries in a batch: 4 KiB of directory, 16 MiB of file. */
-#define SHARED_BATCH       1024u
+/* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
+ * batch is not smaller. */
+#define SHARED_BATCH       2048u
 #define SHARED_BATCH_PAGES (SHARED_BATCH * GROUP_PAGES)
 
 #define SHARED_CAPACITY_MAX (1ull << 36) /* pages */

@@ -41,12 +41,13 @@ int domain_has_auto_flush(void)
 
 enum persist_domain domain_of(int fd)
 {
+    if (domain_is_memory(fd) == 1)
+        return PERSIST_PROCESS;
     void *try = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
-    if (try != MAP_FAILED) {
-        munmap(try, 4096);
-        return domain_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
-    }
-    return domain_is_memory(fd) == 1 ? PERSIST_PROCESS : PERSIST_DISK;
+    if (try == MAP_FAILED)
+        return PERSIST_DISK;
+    munmap(try, 4096);
+    return domain_has_auto_flush() == 1 ? PERSIST_EADR : PERSIST_PMEM;
 }
 
 int domain_is_memory(int fd)

@@ -76,11 +76,8 @@ static char *keep(char *at, uint64_t n)
 static char *map(const struct window *w, char *at, uint64_t n)
 {
     const int fixed = w->reserved ? MAP_FIXED : 0;
-    char *mapped = only_at(
+    return only_at(
         at, domain_map_with(w->domain, fixed, at, n, w->prot, w->fd, (off_t)(w->at + w->bytes)), n);
-    if (mapped && w->no_dump)
-        madvise(mapped, n, MADV_DONTDUMP);
-    return mapped;
 }
 
 /* Maps, or (w: NULL) keeps, the first `bytes` of `room`. Returns NULL with errno: ENOMEM, for the address space is limited, or something

@@ -31,7 +31,6 @@ struct window {
     enum persist_domain domain; /* domain_map() */
     int fd, prot;
     uint64_t at; /* the offset in the file */
-    bool no_dump;
 };
 
 /* Maps so many bytes, with room to grow to `room`. Sizes become whole pages. Returns 0; -1 with errno, ENOMEM if there is no address

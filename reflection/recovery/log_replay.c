@@ -145,10 +145,18 @@ static int open_range(const struct pairing *pr, int fd, struct log_range *range)
     return 0;
 }
 
-static int say_size(const struct log_file *log, const struct log_view *v, uint64_t at, void *range)
+/* Writes a record again, as it is. */
+static int rewrite(const struct log_file *log, const struct log_view *v, uint64_t at, void *range)
 {
-    (void)log, (void)at;
+    char piece[PAGE_BYTES];
+    (void)at;
     note_size(range, v);
+    for (uint64_t done = 0, n; done < v->record.bytes; done += n) {
+        const uint64_t left = v->record.bytes - done, position = v->record.position + done;
+        n = left < sizeof(piece) ? left : sizeof(piece);
+        if (log_read(log, position, piece, n) < 0 || log_write(log, position, piece, n) < 0)
+            return LOG_UNREADABLE;
+    }
     return 0;
 }
 
@@ -163,12 +171,13 @@ int log_recover_size(struct pairing *pr)
                    : report_error(ESTALE, "the log %s/%s, which has to be recovered, is missing",
                                   pr->folder.path, pr->names.reflection);
     /* persist-order L2 (reader: a later recovery): a killed process may have written records, or a header, and not synced them. They are
-     * durable before anything is copied to the file, and before the other copy of the header is overwritten. */
-    int r = fsops_fdatasync(fd) < 0
-                ? report_errno(errno, "cannot make the log of %s durable", pr->path)
-                : open_range(pr, fd, &range);
+     * durable before anything is copied to the file, and before the other copy of the header is overwritten. A sync may have
+     * failed before: then the page cache takes what no disk has for written, unless it is written again. */
+    int r = open_range(pr, fd, &range);
     if (r == 0)
-        r = walk(&range, say_size, &range, pr->path);
+        r = walk(&range, rewrite, &range, pr->path);
+    if (r == 0 && fsops_fdatasync(fd) < 0)
+        r = report_errno(errno, "cannot make the log of %s durable", pr->path);
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);
     /* explorer: tear word survives: the records say the size until log_recover() is done, and settle_manifest() came before that. */
     if (r == 0 && range.size != LOG_NO_SIZE)

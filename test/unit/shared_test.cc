@@ -292,9 +292,9 @@ TEST(SharedMemory, OfAFileTakesNoMoreThanTheManualSays)
     ASSERT_TRUE(m) << m.sentence;
     auto taken = [&] { return stat_of(memory_of(dir / "file")).st_blocks / 2; };
     const long more = m.stat().format == ATO_FORMAT_SPARSE ? 8 : 0;
-    EXPECT_LE(taken(), 112 + more);
+    EXPECT_LE(taken(), 80 + more);
     ASSERT_TRUE(m.write(0, pattern(20000, 2)));
-    EXPECT_LE(taken(), 148 + more);
+    EXPECT_LE(taken(), 120 + more);
 }
 
 TEST_F(Shared, ThreadsThatRaceForAStateGetTheSame)
