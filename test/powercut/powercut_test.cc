@@ -258,7 +258,7 @@ TEST_P(PowerCuts, KeepWhatIsAcknowledged)
 TEST_P(PowerCuts, TearPlainMappings)
 {
     SCOPED_TRACE(rig::replay());
-    EXPECT_GT(run(PLAIN, 60, Fault::None, 200, 1).wrong, 0u);
+    EXPECT_GT(run(PLAIN, 60, Fault::None, 1000, 1).wrong, 0u);
 }
 
 TEST_P(PowerCuts, ShowThatCommitsAreNotSynced)
