@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "story.h"
+
+#include "model/rig.h"
+#include "sqlite/sql.h"
+#include "support/child.h"
+#include "support/mapped.h"
+
+extern "C" {
+#include "reflection/media/fsops.h"
+#include "reflection/pairing/birth.h"
+}
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+namespace powercut
+{
+
+using namespace support;
+
+constexpr size_t PAGE = 4096, LONGEST = 48 * PAGE;
+
+struct Board {
+    struct {
+        std::atomic<unsigned> begun, told;                  // steps
+        uint64_t begun_at[MOST_STEPS], told_at[MOST_STEPS]; // length of the tape
+    } parts[MOST_PARTS];
+    Steps found[MOST_PARTS]; // by a life
+    char why[600];
+};
+
+// ---- steps of bytes -----------------------------------------------------------------------------
+
+enum class What { Write, Eager, Ranges, Transaction, Resize, Deploy, MapAgain, MakePlain };
+
+struct Step {
+    What what;
+    unsigned seed; // of its bytes
+    std::vector<std::pair<size_t, size_t>> ranges;
+    size_t size; // of the file from this step on; 0: as before
+
+    Bytes bytes(size_t range) const
+    {
+        return pattern(ranges[range].second, seed + static_cast<unsigned>(range));
+    }
+};
+
+// The same for a seed, however often and in which process it is asked.
+static std::vector<Step> steps_of(const Part &part, uint64_t seed)
+{
+    const struct {
+        What what;
+        unsigned weight, ranges;
+        size_t longest;
+        bool of_file;
+    } kinds[] = {{What::Write, 40, 1, PAGE, false},
+                 {What::Write, 10, 1, 5 * PAGE, false},
+                 {What::Write, 2, 1, LONGEST, false},
+                 {What::Ranges, 10, 6, PAGE, false},
+                 {What::Transaction, 15, 8, 2 * PAGE, false},
+                 {What::Eager, 5, 1, 2 * PAGE, true},
+                 {What::Resize, 12, 0, 0, true},
+                 {What::Deploy, 4, 0, 0, true},
+                 {What::MapAgain, 4, 0, 0, true},
+                 {What::MakePlain, 4, 0, 0, true}};
+    rig::Random random(seed);
+    std::vector<Step> all;
+    size_t size = part.n;
+    while (all.size() < MOST_STEPS) {
+        const auto &kind = random.weighted(kinds);
+        if (kind.of_file && part.way != Way::File)
+            continue;
+        Step step = {kind.what, static_cast<unsigned>(random.next()), {}, 0};
+        const bool resizes = kind.what == What::Transaction && part.way == Way::File;
+        if (kind.what == What::Resize || (resizes && random.chance(30)))
+            size = step.size = random.within(PAGE / 2, LONGEST);
+        for (uint64_t n = kind.ranges ? random.within(1, kind.ranges) : 0; n; n--) {
+            const size_t bytes = random.log_uniform(std::min(kind.longest, size));
+            step.ranges.emplace_back(part.at + random.below(size - bytes + 1), bytes);
+        }
+        all.push_back(step);
+    }
+    return all;
+}
+
+// The part's bytes after so many steps.
+static Bytes content_after(const Part &part, const std::vector<Step> &steps, unsigned n)
+{
+    Bytes all = pattern(part.n, 0);
+    for (unsigned i = 0; i < n; i++) {
+        if (steps[i].size)
+            all.resize(steps[i].size);
+        for (size_t r = 0; r < steps[i].ranges.size(); r++) {
+            const Bytes bytes = steps[i].bytes(r);
+            std::copy(bytes.begin(), bytes.end(),
+                      all.begin() + static_cast<long>(steps[i].ranges[r].first - part.at));
+        }
+    }
+    return all;
+}
+
+static void must(bool good, const std::string &what)
+{
+    if (!good)
+        throw std::runtime_error(what + ": " + ato_errormsg());
+}
+
+// A file that is mapped with libato.
+class Hand
+{
+  public:
+    explicit Hand(const std::string &path) : path_(path)
+    {
+        map();
+    }
+    void map()
+    {
+        m_ = std::make_unique<Mapped>(path_, options(ATO_DOMAIN_DISK), LONGEST);
+        must(!!*m_, "map " + path_);
+    }
+    void unmap(int mode)
+    {
+        must(m_->unmap(mode) == 0, "unmap " + path_);
+    }
+    void act(const Step &step)
+    {
+        std::vector<Bytes> bytes;
+        std::vector<ato_iovec> ranges;
+        for (size_t r = 0; r < step.ranges.size(); r++) {
+            bytes.push_back(step.bytes(r));
+            ranges.push_back({m_->base + step.ranges[r].first, bytes[r].data(), bytes[r].size()});
+        }
+        switch (step.what) {
+        case What::Write:
+            must(ato_memcpy(ranges[0].dst, ranges[0].src, ranges[0].n), "ato_memcpy");
+            break;
+        case What::Eager:
+            must(ato_memcpy_opt(ranges[0].dst, ranges[0].src, ranges[0].n, ATO_EAGER), "eager");
+            break;
+        case What::Ranges:
+            must(ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0, "ato_writev");
+            break;
+        case What::Transaction: {
+            ato_tx *tx = ato_tx_begin(0);
+            must(tx && (!step.size ||
+                        ato_tx_ftruncate(tx, m_->base, static_cast<off_t>(step.size)) == 0),
+                 "ato_tx_ftruncate");
+            for (const ato_iovec &r : ranges)
+                must(ato_tx_memcpy(tx, r.dst, r.src, r.n, 0), "ato_tx_memcpy");
+            must(ato_tx_commit(tx) == 0, "ato_tx_commit");
+            break;
+        }
+        case What::Resize:
+            must(ato_ftruncate(m_->base, static_cast<off_t>(step.size)) == 0, "ato_ftruncate");
+            break;
+        case What::Deploy:
+            must(ato_deploy(m_->base, 1) == 0, "ato_deploy");
+            break;
+        case What::MapAgain:
+        case What::MakePlain:
+            unmap(step.what == What::MapAgain ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+            map();
+            break;
+        }
+    }
+    Bytes read()
+    {
+        const size_t n = m_->stat().size;
+        const Bytes all = m_->read(0, n);
+        must(all.size() == n, "read " + path_);
+        return all;
+    }
+    void leave() // it stays mapped
+    {
+        m_.release();
+    }
+
+  private:
+    const std::string path_;
+    std::unique_ptr<Mapped> m_;
+};
+
+static void act_plainly(char *file, size_t bytes, const Step &step)
+{
+    for (size_t r = 0; r < step.ranges.size(); r++)
+        memcpy(file + step.ranges[r].first, step.bytes(r).data(), step.ranges[r].second);
+    must(msync(file, bytes, MS_SYNC) == 0, "msync");
+}
+
+// ---- steps of a database ------------------------------------------------------------------------
+
+static const char TABLES[] =
+    "CREATE TABLE k(id INTEGER PRIMARY KEY, n, pad); CREATE TABLE l(id INTEGER PRIMARY KEY, pad);"
+    "WITH c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c WHERE x < 12)"
+    "INSERT INTO k SELECT x, 0, hex(randomblob(350)) FROM c";
+
+static void run(const sql::Db &db, const std::string &statements)
+{
+    if (db.run(statements) != SQLITE_OK)
+        throw std::runtime_error(statements + ": " + db.error());
+}
+
+// After step n each row of k has n, and the last 20 steps have a row in l each. The small cache is written before the commit.
+static void act_in(sql::Db &db, const std::string &path, unsigned step)
+{
+    if (step % 16 == 0) {
+        db = sql::Db(path);
+        run(db, step % 32 ? "VACUUM" : "PRAGMA cache_size=4");
+    }
+    const std::string n = std::to_string(step);
+    run(db, "BEGIN IMMEDIATE; UPDATE k SET pad = hex(randomblob(350)), n = " + n);
+    run(db, "INSERT INTO l VALUES(" + n + ", hex(randomblob(200)))");
+    run(db, "DELETE FROM l WHERE id <= " + n + " - 20; COMMIT");
+}
+
+static unsigned steps_in(const sql::Db &db)
+{
+    const std::string whole = db.text("PRAGMA integrity_check");
+    const int64_t n = db.number("SELECT min(n) FROM k");
+    const bool agree = db.number("SELECT count(*) FROM k") == 12 &&
+                       db.number("SELECT max(n) FROM k") == n &&
+                       db.number("SELECT count(*) FROM l") == std::min<int64_t>(n, 20) &&
+                       db.number("SELECT ifnull(max(id), 0) FROM l") == n;
+    if (whole != "ok" || !agree)
+        throw std::runtime_error("the database is damaged: " + whole + ", n " + std::to_string(n) +
+                                 " to " + db.text("SELECT max(n) FROM k"));
+    return static_cast<unsigned>(n);
+}
+
+// ---- the play -----------------------------------------------------------------------------------
+
+static Fault fault_is;
+
+static int fdatasync_but(int fd)
+{
+    char path[4096] = "";
+    if (readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path) - 1) < 0)
+        return -1;
+    const bool is_log = strstr(path, "/.ato/") != nullptr;
+    return is_log == (fault_is == Fault::SyncOfLog) ? 0 : fsops_real.fdatasync(fd);
+}
+
+static void leave_out(Fault fault)
+{
+    static struct fsops table = fsops_real;
+    fault_is = fault;
+    if (fault == Fault::None)
+        return;
+    table.fdatasync = fdatasync_but;
+    ::fsops = &table;
+}
+
+// A process that dies with its parent. It keeps the first reason to fail of all.
+static pid_t start(Board &board, const std::function<void()> &what)
+{
+    fflush(nullptr);
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(120);
+    birth_ring_bytes = 8 << 10; // so that logs are used up
+    try {
+        what();
+    } catch (const std::exception &e) {
+        if (!board.why[0])
+            snprintf(board.why, sizeof(board.why), "%s", e.what());
+        _exit(1);
+    }
+    _exit(0);
+}
+
+static std::string end_of(pid_t pid, const Board &board)
+{
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (WIFSIGNALED(status))
+        return "a process died of signal " + std::to_string(WTERMSIG(status));
+    return status ? board.why : "";
+}
+
+// What the kernel does at any time: it begins to write back a file, without a flush; now and then all is synced.
+[[noreturn]] static void write_back(const std::string &top, uint64_t seed)
+{
+    rig::Random random(seed);
+    for (std::error_code gone;;)
+        for (std::filesystem::recursive_directory_iterator at(top, gone), end; at != end;
+             at.increment(gone)) {
+            const int fd = open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+            if (random.chance(30))
+                sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+            if (random.chance(1))
+                syncfs(fd);
+            close(fd);
+            usleep(static_cast<useconds_t>(random.log_uniform(2000)));
+        }
+}
+
+Story::Story(const std::vector<Part> &parts, uint64_t seed) : parts_(parts), seed_(seed)
+{
+    board_ = static_cast<Board *>(shared_memory(sizeof(Board)));
+}
+
+Story::~Story()
+{
+    munmap(board_, sizeof(Board));
+}
+
+std::string Story::play(Disk &disk, unsigned steps, Fault fault)
+{
+    std::vector<pid_t> players;
+    auto make_files = [&] {
+        for (const Part &part : parts_)
+            if (part.way == Way::Database)
+                run(sql::Db::stock(disk.top + "/" + part.file), TABLES);
+            else
+                write_at(disk.top + "/" + part.file, part.at, pattern(part.n, 0).data(), part.n);
+        must(syncfs(Fd(disk.top, O_RDONLY)) == 0, "syncfs");
+    };
+    std::string why = end_of(start(*board_, make_files), *board_);
+    begin = disk.tape->count;
+    auto play_part = [&](size_t number) {
+        const Part &part = parts_[number];
+        const std::vector<Step> all = steps_of(part, seed_ + number);
+        const std::string path = disk.top + "/" + part.file;
+        auto &notes = board_->parts[number];
+        std::unique_ptr<Hand> hand;
+        sql::Db db;
+        char *plain = nullptr;
+        leave_out(fault);
+        for (unsigned i = 0; i < steps; i++) {
+            notes.begun_at[i] = disk.tape->count;
+            notes.begun = i + 1;
+            if (part.way == Way::Database) {
+                if (i == 0)
+                    db = sql::Db(path);
+                act_in(db, path, i + 1);
+            } else if (part.way == Way::Plain) {
+                if (i == 0)
+                    plain = static_cast<char *>(
+                        mmap(nullptr, part.n, PROT_READ | PROT_WRITE, MAP_SHARED, Fd(path), 0));
+                act_plainly(plain, part.n, all[i]);
+            } else {
+                if (i == 0)
+                    hand = std::make_unique<Hand>(path);
+                hand->act(all[i]);
+            }
+            notes.told_at[i] = disk.tape->count;
+            notes.told = i + 1;
+        }
+    };
+    const pid_t writer = start(*board_, [&] { write_back(disk.top, seed_); });
+    for (size_t i = 0; i < parts_.size() && why.empty(); i++)
+        players.push_back(start(*board_, [&] { play_part(i); }));
+    for (pid_t player : players) {
+        const std::string said = end_of(player, *board_);
+        why = why.empty() ? said : why;
+    }
+    kill(writer, SIGKILL);
+    waitpid(writer, nullptr, 0);
+    return why;
+}
+
+std::vector<Steps> Story::expected(uint64_t moment) const
+{
+    std::vector<Steps> all;
+    for (size_t i = 0; i < parts_.size(); i++) {
+        const auto &notes = board_->parts[i];
+        Steps s;
+        while (s.least < notes.told && notes.told_at[s.least] <= moment)
+            s.least++;
+        for (s.most = s.least; s.most < notes.begun && notes.begun_at[s.most] < moment;)
+            s.most++;
+        all.push_back(s);
+    }
+    return all;
+}
+
+// ---- a life -------------------------------------------------------------------------------------
+
+// A part, and what a life has found of it.
+class Survey
+{
+  public:
+    Survey(Disk &disk, const Part &part, uint64_t seed, Steps *steps)
+        : disk_(disk), part_(part), all_(steps_of(part, seed)), path_(disk.top + "/" + part.file),
+          steps_(*steps)
+    {
+    }
+    void make(Story::Then then)
+    {
+        if (part_.way == Way::Database)
+            make_database(then);
+        else if (part_.way == Way::Plain)
+            judge(read_file(path_));
+        else
+            make_file(then);
+    }
+
+  private:
+    void make_file(Story::Then then)
+    {
+        Hand hand(path_);
+        judge(hand.read());
+        if (then == Story::GoOn) {
+            hand.act(all_[steps_.most]);
+            steps_.more_at = disk_.tape->count;
+            hand.unmap(ATO_UNMAP_FAST);
+            hand.map();
+            expect(hand.read(), steps_.most + 1);
+        } else if (then == Story::MakePlain) {
+            hand.unmap(ATO_UNMAP_SPATIAL);
+            expect(read_file(path_), steps_.most);
+            return;
+        }
+        hand.leave();
+    }
+    void make_database(Story::Then then)
+    {
+        sql::Db db(path_);
+        const unsigned n = steps_in(db);
+        if (n < steps_.least || n > steps_.most)
+            fail("of step " + std::to_string(n));
+        found(n, n);
+        if (then == Story::GoOn) {
+            act_in(db, path_, n + 1);
+            steps_.more_at = disk_.tape->count;
+        } else if (then == Story::MakePlain) {
+            // Only a writer removes what an interrupted birth has left.
+            run(db, "UPDATE k SET pad = hex(randomblob(350))");
+            db.close();
+            db = sql::Db::stock(path_);
+        }
+        if (steps_in(db) != n + (then == Story::GoOn))
+            fail("other ones when they are read again");
+        if (then == Story::Die)
+            db.handle = nullptr; // it stays open
+    }
+    Bytes region_of(const Bytes &file) const
+    {
+        if (part_.way == Way::File)
+            return file;
+        const size_t end = part_.at + part_.n;
+        return file.size() < end ? Bytes() : Bytes(&file[part_.at], &file[0] + end);
+    }
+    void judge(const Bytes &file)
+    {
+        const Bytes is = region_of(file);
+        unsigned least = UINT32_MAX, most = 0;
+        for (unsigned n = steps_.least; n <= steps_.most; n++)
+            if (is == content_after(part_, all_, n)) {
+                least = std::min(least, n);
+                most = n;
+            }
+        if (least > most)
+            say_what(is);
+        found(least, most);
+    }
+    void say_what(const Bytes &is) const
+    {
+        for (unsigned n = 0; n < steps_.least; n++)
+            if (is == content_after(part_, all_, n))
+                fail("of step " + std::to_string(n));
+        const Bytes least = content_after(part_, all_, steps_.least);
+        const long same =
+            std::mismatch(is.begin(), is.begin() + std::min(is.size(), least.size()), least.begin())
+                .first -
+            is.begin();
+        fail("of no step: " + std::to_string(is.size()) + ", the first " + std::to_string(same) +
+             " as after step " + std::to_string(steps_.least));
+    }
+    void expect(const Bytes &file, unsigned step) const
+    {
+        if (region_of(file) != content_after(part_, all_, step))
+            fail("other ones when they are read again");
+    }
+    void found(unsigned least, unsigned most)
+    {
+        steps_.least = least;
+        steps_.most = most;
+        steps_.read_at = disk_.tape->count;
+    }
+    [[noreturn]] void fail(const std::string &what) const
+    {
+        throw std::runtime_error(part_.file + " from " + std::to_string(part_.at) +
+                                 ": the bytes after step " + std::to_string(steps_.least) + " to " +
+                                 std::to_string(steps_.most) + " are expected, these are " + what);
+    }
+
+    Disk &disk_;
+    const Part &part_;
+    const std::vector<Step> all_;
+    const std::string path_;
+    Steps &steps_;
+};
+
+std::string Story::live(Disk &disk, std::vector<Steps> *steps, Then then) const
+{
+    board_->why[0] = '\0';
+    std::copy(steps->begin(), steps->end(), board_->found);
+    auto life = [&] {
+        for (size_t i = 0; i < parts_.size(); i++)
+            Survey(disk, parts_[i], seed_ + i, &board_->found[i]).make(then);
+        for (const std::string &name : names_in(disk.top + "/.ato"))
+            if (then == MakePlain)
+                throw std::runtime_error("all files are plain, and .ato/" + name + " is left");
+    };
+    const std::string why = end_of(start(*board_, life), *board_);
+    std::copy_n(board_->found, steps->size(), steps->begin());
+    return why;
+}
+
+std::vector<Steps> Story::expected(const std::vector<Steps> &before,
+                                   const std::vector<Steps> &found, Then then, uint64_t moment)
+{
+    std::vector<Steps> all;
+    for (size_t i = 0; i < before.size(); i++) {
+        const Steps &f = found[i];
+        Steps s = before[i];
+        if (moment >= f.read_at) // what a read has returned stays
+            s = {f.least, f.most};
+        if (then == GoOn && moment >= f.more_at)
+            s.least = f.most + 1;
+        if (then == GoOn && f.read_at != UINT64_MAX)
+            s.most = std::max(s.most, f.most + 1);
+        all.push_back(s);
+    }
+    return all;
+}
+
+} // namespace powercut
