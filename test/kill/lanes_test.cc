@@ -19,6 +19,7 @@
 
 extern "C" {
 #include "reflection/media/persist.h"
+#include "reflection/pairing/birth.h"
 }
 
 using namespace support;
@@ -84,6 +85,7 @@ class Lanes : public testing::TestWithParam<int>
         stopping.store_word = store_word;
         stopping.scatter = scatter;
         persist_ops = &stopping;
+        birth_ring_bytes = 256 << 10;
         Mapped files[] = {Mapped(paths[0], wish()), Mapped(paths[1], wish())};
         std::thread other([&] {
             write(files[0], at, pattern(n, 1)); /* gives the lane its space */
@@ -94,7 +96,7 @@ class Lanes : public testing::TestWithParam<int>
             std::unique_lock<std::mutex> hold(lock);
             changed.wait(hold, [] { return stopped; });
         }
-        /* While a commit is not in the file, a log has only the room that it had. */
+        /* While a commit is not in the file, a log has only the room that it had: 256 KiB. */
         for (unsigned version = GetParam() == ATO_DOMAIN_DISK ? 6 : 2; version < 8; version++)
             for (size_t record = 1; record < RECORDS; record++)
                 for (Mapped &m : files)
