@@ -98,8 +98,7 @@ const std::vector<Side> SIDES = {
     {TRUNCATE, "unix", "TRUNCATE", nullptr, ON_TMPFS},
     {"off", "unix", "OFF", nullptr,
      "kill: in the middle of a transaction it may destroy the database; power cut: nothing"},
-    {"ato_disk", "ato", "DELETE", DISK,
-     "kill and power cut, on a disk: all that was acknowledged"},
+    {"ato_disk", "ato", "DELETE", DISK, "kill and power cut, on a disk: all that was acknowledged"},
     {"ato_log_in_memory", "ato", "DELETE", DISK,
      "the same, if /dev/shm, which has the log, were persistent memory", "/dev/shm"},
 };

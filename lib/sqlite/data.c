@@ -299,7 +299,7 @@ bool data_may_go_below(const struct connection *c)
 {
     const struct database *db = c->db;
     return !db->memory && !db->view && !db->gone && stages(c) && c->lock == SQLITE_LOCK_EXCLUSIVE &&
-           !db->committed_below && database_is_on_disk(db);
+           !db->committed_below && database_is_on_disk(db) && !database_has_manifest(c);
 }
 
 int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),

@@ -276,6 +276,9 @@ int pairing_open(struct pairing *pr, int fd, const struct identity *identity,
     /* Opened once more: the kernel reports a failed write-back once for each open file, and the caller's fsync() must not use up
      * the report that libato needs. If the user may not open the file any more, the descriptor is duplicated. */
     pr->original = wish->borrow ? fd : folder_reopen(fd, pairing_access(wish));
+    const bool same = pr->original < 0 || pr->original == fd;
+    if (same && (fcntl(fd, F_GETFL) & O_APPEND)) /* Linux ignores the offset of pwrite() then */
+        return report_error(EINVAL, "descriptor %d has O_APPEND, and cannot be opened again", fd);
     if (pr->original < 0 && (pr->original = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return report_errno(errno, "cannot open descriptor %d again", fd);
     const int r = identity_path(fd, identity, pr->path) < 0 ? -1 : find(pr, wish, true);

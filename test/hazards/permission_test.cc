@@ -92,6 +92,22 @@ TEST_F(Permission, FolderThatCannotBeMadeIsEaccesWithItsPath)
     expect_content(NOBODY, file, content);
 }
 
+// The library would write through a duplicate, and Linux appends what pwrite() writes through that.
+TEST_F(Permission, DescriptorThatAppendsIsRefusedIfTheFileCannotBeOpenedAgain)
+{
+    ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+    Fd appends(file, O_RDWR | O_APPEND);
+    auto map = [&] { return ato_mmap_opt(SIZE, appends, 0, nullptr); };
+    as(NOBODY, [&] {
+        EXPECT_EQ(map(), MAP_FAILED);
+        EXPECT_EQ(errno, EINVAL);
+        EXPECT_TRUE(has(ato_errormsg(), "O_APPEND")) << ato_errormsg();
+    });
+    void *at = map();
+    ASSERT_NE(at, MAP_FAILED) << ato_errormsg();
+    EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_SPATIAL), 0);
+}
+
 // A reflection holds content of the file, current or old: a user who has lost the right to read the file may
 // not read its reflection either.
 TEST_F(Permission, ReflectionGetsTheRestrictedModeOfItsFileAtTheNextMap)

@@ -119,7 +119,7 @@ TEST_F(LogFolder, WhatADeadProcessStoredCountsWhollyOrNot)
                 PersistFaults stores;
                 fs.before = [&](const FsCall &) { return left-- == 0 ? DIE : GO_ON; };
                 stores.before = [&](const PersistCall &) { return left-- == 0 ? DIE : GO_ON; };
-                return own.write(PAGE - 100, Bytes(30 * PAGE, fill)) ? 0 : 1;
+                return own.write(PAGE - 100, Bytes(10 * PAGE, fill)) ? 0 : 1;
             });
             ASSERT_TRUE(died == CUT || died == 0) << died;
             if (!beside)
@@ -127,7 +127,7 @@ TEST_F(LogFolder, WhatADeadProcessStoredCountsWhollyOrNot)
             const bool done = m->read(PAGE, 1)[0] == fill;
             saw[beside][done] = true;
             if (done)
-                std::fill_n(content.begin() + PAGE - 100, 30 * PAGE, fill);
+                std::fill_n(content.begin() + PAGE - 100, 10 * PAGE, fill);
             EXPECT_EQ(m->read(), content) << call << m->sentence;
         }
     EXPECT_TRUE(saw[0][0] && saw[0][1] && saw[1][0] && saw[1][1]);
