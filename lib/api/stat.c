@@ -6,29 +6,40 @@
 #include "lib/read/range.h"
 #include "lib/read/reader.h"
 #include "reflection/media/bitmap.h"
-#include "reflection/media/heap.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/length.h"
 #include "reflection/pairing/meta.h"
 
 #include "ato_engine.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* Words that are read at once: some, for the stack. */
+enum { STEP = 128 };
 
 /* Counts by the words on the media, through pread(): no memory is touched, so nothing can fault. */
 static int count_slices(const struct file *f, uint64_t size, uint64_t *slices)
 {
-    struct meta_chunk *c HEAP = calloc(1, sizeof(*c));
-    int64_t n = f->pairing.reflection < 0 ? 0 : 1; /* a reader's plain file */
+    uint64_t words[STEP], pages[STEP];
     *slices = 0;
-    if (!c)
-        return report_error(ENOMEM, "no memory to read the reflection of %s", f->pairing.path);
-    while (n > 0 && (n = meta_step(f->pairing.reflection, file_format(f), UINT64_MAX, c)) > 0)
-        for (int64_t i = 0; i < n; i++)
-            *slices += c->pages[i] < layout_pages(size) ? bitmap_count(c->words[i]) : 0;
-    return n < 0 ? report_errno(errno, "cannot read the bitmaps of %s", f->pairing.path) : 0;
+    if (f->pairing.reflection < 0) /* a reader's plain file */
+        return 0;
+    const uint64_t places = file_places(f, size), each = layout_chunk(file_format(f));
+    if (places == UINT64_MAX)
+        return -1;
+    FOR_EACH_META(chunk, f->pairing.reflection, file_format(f), 0, (places + each - 1) / each)
+    {
+        const uint64_t end = lesser(places, (chunk + 1) * each);
+        for (uint64_t at = chunk * each, n; at < end; at += n) {
+            n = lesser(end - at, STEP);
+            if (file_read_words(f, at, n, words, pages) < 0)
+                return -1;
+            for (uint64_t i = 0; i < n; i++)
+                *slices += pages[i] < layout_pages(size) ? bitmap_count(words[i]) : 0;
+        }
+    }
+    return 0;
 }
 
 /* Sets *size to the committed size. Returns 0; -1: errors of reader_size(). */
