@@ -250,7 +250,8 @@ static int write_record(const struct commit *c, struct log_record *r)
     struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
     if (!buffer)
         return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);
-    if (file_log(f, &log) < 0 || (is_stored(f) && map_log(f, &log) < 0))
+    /* A cut log must not become as long as it was by what is written now. */
+    if (file_log(f, &log) < 0 || (is_stored(f) ? map_log(f, &log) : check_length(f)) < 0)
         return -1;
     r->magic = LOG_RECORD_MAGIC;
     r->salt = log.header.salt;
@@ -274,8 +275,7 @@ static int write_record(const struct commit *c, struct log_record *r)
     if (is_short)
         memcpy(buffer, r, sizeof(*r));
     flush(&w);
-    w.failed |= !is_short && log_write(&log, l->tail, r, sizeof(*r)) < 0;
-    if (w.failed)
+    if (w.failed || (!is_short && log_write(&log, l->tail, r, sizeof(*r)) < 0))
         return say_unwritten(f);
     if (!is_stored(f))
         return 0;
@@ -443,6 +443,15 @@ static int lengthen(struct file *f, uint64_t capacity)
 /* The longest ring that a file gets by itself. */
 #define RING_BYTES (16ull << 20)
 
+/* Threads of a process have one entry in common: who waits for their records needs that none is begun. */
+static bool has_many_threads(const struct file *f)
+{
+    unsigned slot = under_way_slots(&f->shared);
+    while (slot > 0 && under_way_threads(&f->shared, slot - 1) <= THREAD_SHARED)
+        slot--;
+    return slot > 0;
+}
+
 static int checkpoint_held(struct file *f, uint64_t record)
 {
     struct shared_log *l = log_of(f);
@@ -472,8 +481,13 @@ static int checkpoint_held(struct file *f, uint64_t record)
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
     const uint64_t tail = l->tail;
-    page_release(&l->appending);
-    return tail == l->start ? 0 : check(f, tail);
+    const bool stops = has_many_threads(f);
+    if (!stops)
+        page_release(&l->appending);
+    const int r = tail == l->start ? 0 : check(f, tail);
+    if (stops)
+        page_release(&l->appending);
+    return r;
 }
 
 /* `record`: bytes that shall fit afterwards. */

@@ -38,7 +38,8 @@ int file_log(const struct file *f, struct log_file *log)
                                         .capacity = l->capacity,
                                         .origin = l->origin,
                                         .start = __atomic_load_n(&l->start, __ATOMIC_ACQUIRE)}};
-    return log->header.capacity >= LOG_RING_AT && log->header.capacity % LOG_RING_AT == 0
+    return log->header.capacity >= LOG_RING_AT && log->header.capacity <= LAYOUT_MAX_BYTES &&
+                   log->header.capacity % LOG_RING_AT == 0
                ? 0
                : report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
 }

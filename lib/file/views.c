@@ -10,12 +10,13 @@
 /* What the views are made for at least: most files need no more. */
 #define LEAST (16ull << 20)
 
-/* Bytes of the reflection that are viewed with so many of the original. */
+/* Bytes of the reflection that are viewed with so many of the original. I5: in shared memory somebody may set bits of a logged file's page,
+ * which is then taken for one of a dense reflection. So its memory for pages is viewed as one: that takes addresses only. */
 static uint64_t r_bytes(const struct file *f, uint64_t viewed)
 {
-    return f->sparse   ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
-           : f->logged ? file_scratch_words(viewed) * 64 * PAGE_BYTES
-                       : layout_reflection_bytes(LAYOUT_DENSE, viewed);
+    const uint64_t pages = f->logged ? file_scratch_words(viewed) * 64 * PAGE_BYTES : viewed;
+    return f->sparse ? layout_meta_page(LAYOUT_SPARSE, FILE_NO_PLACE / CHUNK_SPARSE + 1)
+                     : layout_reflection_bytes(LAYOUT_DENSE, pages);
 }
 
 /* Returns for how many bytes views are made, or made longer: twice as many, so that this is seldom. */

@@ -142,6 +142,8 @@ static int replay_log(struct dead *p)
         if (file_log(f, &range.log) < 0)
             return -1;
         range.position = range.log.header.start;
+        if (range.position > range.end) /* a checkpoint came between */
+            continue;
         r = log_replay_last(&range, f->pairing.original, was_held, p, &l->start, f->pairing.path);
     }
     /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */

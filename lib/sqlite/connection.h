@@ -32,7 +32,8 @@ enum { LEAST_PAGE = 512 };
 
 struct connection {
     sqlite3_io_methods methods;      /* those of SQLite's handle */
-    const sqlite3_io_methods *below; /* those of the VFS below: locks, direct reads and writes */
+    sqlite3_vfs *vfs;                /* the VFS below */
+    const sqlite3_io_methods *below; /* its methods: locks, direct reads and writes */
     sqlite3_file *file;              /* SQLite's handle, which is one of the VFS below */
     const char *name;                /* SQLite's: the parameters of the URI follow it in memory */
     const char *journal, *wal;       /* SQLite's names of these files */

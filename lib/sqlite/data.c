@@ -201,6 +201,17 @@ static int check_unchanged(const struct connection *c)
                : SQLITE_OK;
 }
 
+int data_delete_left_journal(const struct connection *c)
+{
+    int is_left = 0;
+    int r = c->db->memory || c->rollback != JOURNAL_IN_MEMORY
+                ? SQLITE_OK
+                : c->vfs->xAccess(c->vfs, c->journal, SQLITE_ACCESS_EXISTS, &is_left);
+    if (r == SQLITE_OK && is_left)
+        r = c->vfs->xDelete(c->vfs, c->journal, 1);
+    return r == SQLITE_IOERR_DELETE_NOENT ? SQLITE_OK : r;
+}
+
 /* To be called before a change that is staged, with EXCLUSIVE. The first one of a transaction puts the mask on. */
 static int begin_to_stage(struct connection *c, int code)
 {
@@ -212,6 +223,8 @@ static int begin_to_stage(struct connection *c, int code)
     c->ends_at = 0;
     c->complete = false;
     int r = check_unchanged(c);
+    if (r == SQLITE_OK)
+        r = data_delete_left_journal(c);
     if (r == SQLITE_OK)
         r = map_to_write(c, code);
     if (r == SQLITE_OK)
@@ -299,7 +312,8 @@ bool data_may_go_below(const struct connection *c)
 {
     const struct database *db = c->db;
     return !db->memory && !db->view && !db->gone && stages(c) && c->lock == SQLITE_LOCK_EXCLUSIVE &&
-           !db->committed_below && database_is_on_disk(db) && !database_has_manifest(c);
+           !db->committed_below && database_is_on_disk(db) && !database_has_manifest(c) &&
+           !database_has_moved(c);
 }
 
 int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),

@@ -36,6 +36,13 @@ int data_begin_below(struct connection *c, int code);
  */
 bool data_may_go_below(const struct connection *c);
 
+/*
+ * To be called before a transaction whose journal is in memory changes anything: there may be a file with the journal's name, which would be
+ * played back over it. SQLite would write over that file: it could not delete its own (locking mode EXCLUSIVE), or keeps its open
+ * (journal mode TRUNCATE), and another process that could not begin to write was killed.
+ */
+int data_delete_left_journal(const struct connection *c);
+
 /* Does so for the rest of a transaction: its rollback journal is put on the disk (`durably`, if that file itself is written to at once)
  * before anything that was staged is written again. */
 int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool durably),

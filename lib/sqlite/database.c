@@ -152,11 +152,11 @@ bool database_needs_view(const struct connection *c)
 
 bool database_is_on_disk(const struct database *db)
 {
-    const char *domain = secure_getenv("ATO_DURABILITY");
+    const char *domain = secure_getenv("ATO_DURABILITY"), *log = secure_getenv("ATO_LOG_DIR");
     struct statfs fs;
     struct statx st;
-    if ((domain && *domain && strcmp(domain, "disk") != 0) || fstatfs(db->fd, &fs) < 0 ||
-        statx(db->fd, "", AT_EMPTY_PATH, 0, &st) < 0)
+    if ((log && *log) || (domain && *domain && strcmp(domain, "disk") != 0) ||
+        fstatfs(db->fd, &fs) < 0 || statx(db->fd, "", AT_EMPTY_PATH, 0, &st) < 0)
         return false;
     /* On others libato may refuse to write (ato_mmap()), and then does so from the first commit on. */
     const bool is_known = fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||

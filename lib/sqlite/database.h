@@ -91,7 +91,7 @@ bool database_has_manifest(const struct connection *c);
 /* Returns whether the file itself has a masked header. */
 bool database_is_masked(const struct connection *c);
 
-/* Returns whether the file is in a page cache, on a disk where syncs take their time. */
+/* Returns whether the file is in a page cache, on a disk where syncs take their time, and would have its log there, too. */
 bool database_is_on_disk(const struct database *db);
 
 /* Returns whether only libato can tell the content: it is paired, or has a mask. */

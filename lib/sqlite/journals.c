@@ -53,7 +53,9 @@ static int make_file(void *journal, bool durably)
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
     if (!disk)
         return SQLITE_IOERR_NOMEM;
-    int r = f->vfs->xOpen(f->vfs, f->name, disk, flags, NULL);
+    int r = data_delete_left_journal(f->c);
+    if (r == SQLITE_OK)
+        r = f->vfs->xOpen(f->vfs, f->name, disk, flags, NULL);
     /* persist-order Q1 (journals.h): the file has zeros there until the rest is durable. SQLite's checksum of a page is of every 200th
      * byte of it, and would not tell a torn one. */
     const int first = f->size < BEGINNING ? (int)f->size : BEGINNING;

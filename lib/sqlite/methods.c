@@ -378,7 +378,8 @@ int methods_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int f
     int opened = flags;
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct connection){.file = file,
+    *c = (struct connection){.vfs = below,
+                             .file = file,
                              .name = name,
                              .journal = sqlite3_filename_journal(name),
                              .wal = sqlite3_filename_wal(name),

@@ -24,7 +24,7 @@
 /* The `format` of a manifest. */
 enum layout_format { LAYOUT_DENSE = 0, LAYOUT_SPARSE = 1, LAYOUT_LOG = 3 };
 
-/* The least bytes of a log (log.h), which has neither chunks nor places: their arithmetic is that of a dense reflection in memory. */
+/* The least bytes of a log (log.h), which has neither chunks nor places. */
 #define LAYOUT_LOG_BYTES (2 * PAGE_BYTES)
 
 #define CHUNK_PAGES  512ull /* of a dense reflection; and the most that a chunk has */

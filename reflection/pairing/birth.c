@@ -48,9 +48,12 @@ static int make_log(const struct pairing *pr)
                             "%s is on a disk, where libato needs a CPU with SSE4.2, for the "
                             "checksums of its log",
                             pr->path);
-    int r = identity_random(&log.header.salt, sizeof(log.header.salt)) < 0
-                ? -1
-                : log_clear(&log, 0, log.header.capacity);
+    int r = identity_random(&log.header.salt, sizeof(log.header.salt)) < 0 ? -1
+            : wished ? fsops->fallocate(log.fd, 0, 0,
+                                        (off_t)(LOG_RING_AT + wished)) /* at once, or not */
+                     : 0;
+    if (r == 0)
+        r = log_clear(&log, 0, log.header.capacity);
     return r == 0 && log_write_header(&log) == 0
                ? 0
                : report_errno(errno, "cannot make the log of %s, %s/%s, %" PRIu64 " bytes long",

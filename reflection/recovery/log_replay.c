@@ -182,6 +182,16 @@ static int rewrite(const struct log_file *log, const struct log_view *v, uint64_
     return 0;
 }
 
+/* Writes both copies of the header again, as they are. */
+static int rewrite_header(const struct pairing *pr, int fd)
+{
+    char copies[2 * LOG_COPY_AT];
+    if (pread(fd, copies, sizeof(copies), 0) == sizeof(copies) &&
+        fsops->pwrite(fd, copies, sizeof(copies), 0) == sizeof(copies))
+        return 0;
+    return report_errno(errno, "cannot make the log of %s durable", pr->path);
+}
+
 int log_recover_size(struct pairing *pr)
 {
     struct log_range range;
@@ -202,6 +212,8 @@ int log_recover_size(struct pairing *pr)
         r = report_errno(errno, "cannot make the log of %s durable", pr->path);
     if (r == 0)
         r = walk(&range, rewrite, &c, pr->path);
+    if (r == 0)
+        r = rewrite_header(pr, fd);
     if (r == 0 && fsops_fdatasync(fd) < 0)
         r = report_errno(errno, "cannot make the log of %s durable", pr->path);
     uint64_t *word = (uint64_t *)(pr->manifest + MANIFEST_SIZE_WORD);

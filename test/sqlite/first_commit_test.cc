@@ -38,6 +38,7 @@ struct Event {
 std::vector<Event> events;
 bool notes;
 size_t dies_at = SIZE_MAX, fails_at = SIZE_MAX; /* in place of this event */
+bool fails_on;                                  /* and in place of all after it */
 int failure;
 sqlite3_vfs *stock_vfs;
 struct Methods { /* SQLite's own VFS has other ones for a journal, which it does not lock */
@@ -60,7 +61,7 @@ int note(Event::What what, bool journal, size_t at = 0, Bytes bytes = {})
     if (i == dies_at)
         raise(SIGKILL);
     events.push_back({what, journal, at, std::move(bytes)});
-    return i == fails_at ? failure : SQLITE_OK;
+    return i == fails_at || (fails_on && i > fails_at) ? failure : SQLITE_OK;
 }
 
 int write_file(sqlite3_file *file, const void *from, int n, sqlite3_int64 at)
@@ -373,6 +374,80 @@ TEST_F(SqliteFirstCommit, IsWholeOrNotThereAfterAnError)
     }
     EXPECT_GT(done, 6u); /* there are three events before the first sync */
     EXPECT_GT(undone, 6u);
+}
+
+/* SQLite may not notice that its journal is still there: in locking mode EXCLUSIVE it does not look. It goes on, and what it acknowledges
+ * stays. */
+TEST_F(SqliteFirstCommit, ThatLeavesItsJournalDoesNotTakeLaterOnesBack)
+{
+    ASSERT_NO_FATAL_FAILURE(run(""));
+    const size_t all = events.size();
+    failure = SQLITE_IOERR;
+    for (const char *mode : {"delete", "truncate"})
+        for (const char *locking : {"normal", "exclusive"})
+            for (size_t at = 0; at < 2 * all; at++) {
+                SCOPED_TRACE(std::string(mode) + ", " + locking + ", " + std::to_string(at));
+                put(file, began);
+                (void)unlink((file + "-journal").c_str());
+                Db db(file);
+                MUST(db, "PRAGMA journal_mode=" + std::string(mode) +
+                             "; PRAGMA locking_mode=" + locking);
+                events.clear();
+                fails_at = at / 2;
+                fails_on = at % 2;
+                notes = true;
+                (void)db.run("UPDATE t SET b = " + row(77) + " WHERE a > 2");
+                notes = false;
+                fails_at = SIZE_MAX;
+                fails_on = false;
+                if (db.run("UPDATE t SET b = 'later' WHERE a = 3") != SQLITE_OK)
+                    continue;
+                MUST(db, "INSERT INTO t(b) VALUES(hex(zeroblob(9000)))");
+                db.close();
+                Db stock = Db::stock(file);
+                ASSERT_EQ(stock.text("SELECT b FROM t WHERE a = 3"), "later");
+                ASSERT_EQ(stock.number("SELECT count(*) FROM t"), 5);
+                ASSERT_EQ(stock.text("PRAGMA integrity_check"), "ok");
+            }
+}
+
+/* In journal mode TRUNCATE SQLite keeps its journal open as long as it reads, and looks for no other one. */
+TEST_F(SqliteFirstCommit, IsFollowedByOthersThoughAKilledProcessHasLeftAJournal)
+{
+    Db db(file);
+    MUST(db, "PRAGMA journal_mode=truncate");
+    sqlite3_stmt *reads;
+    ASSERT_EQ(sqlite3_prepare_v2(db.handle, "SELECT a FROM t", -1, &reads, nullptr), SQLITE_OK);
+    ASSERT_EQ(sqlite3_step(reads), SQLITE_ROW);
+    MUST(db, "UPDATE t SET b = 1 WHERE a = 1");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        Db own = Db::stock(file);
+        MUST(own, "PRAGMA synchronous=off; BEGIN IMMEDIATE; UPDATE t SET b = 'no'");
+        raise(SIGKILL);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    ASSERT_GT(support::size_of(file + "-journal"), 0u);
+    MUST(db, "UPDATE t SET b = 2 WHERE a = 1");
+    sqlite3_finalize(reads);
+    db.close();
+    Db stock = Db::stock(file);
+    EXPECT_EQ(stock.text("SELECT b FROM t WHERE a = 1"), "2");
+    EXPECT_EQ(stock.text("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(SqliteFirstCommit, ToAFileThatHasLostItsNameIsRefused)
+{
+    Db db(file);
+    MUST(db, "BEGIN; UPDATE t SET b = 1");
+    ASSERT_EQ(rename(file.c_str(), (*disk / "b.db").c_str()), 0);
+    put(file, began);
+    EXPECT_NE(db.run("COMMIT"), SQLITE_OK);
+    (void)db.run("ROLLBACK");
+    db.close();
+    for (const char *name : {"a.db", "b.db"})
+        EXPECT_EQ(Db::stock(*disk / name).text(VALUES), before) << name;
 }
 
 /* The first sync of a new journal is two: that of its folder comes with it; and so is a durable deletion one. */

@@ -2,10 +2,12 @@
 //
 // A file with a log: what a commit costs, when it is durable, and what is left of it after failures, kills and damage.
 #include "support/child.h"
+#include "support/dying.h"
 #include "support/faults.h"
 #include "support/mapped.h"
 
 extern "C" {
+#include "lib/file/shared.h"
 #include "reflection/format/log.h"
 #include "reflection/media/fsops.h"
 #include "reflection/pairing/birth.h"
@@ -594,6 +596,80 @@ TEST_F(LogFile, ADamagedHeaderIsAnErrorThatNamesTheFile)
     write_file(log, bytes);
     Mapped m(file, logged());
     EXPECT_TRUE(m) << m.sentence;
+}
+
+// What is written to the end of the ring would make it as long as it was.
+TEST_F(LogFile, OneThatWasCutTakesNoCommit)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    for (unsigned i = 0; i < 15; i++)
+        ASSERT_TRUE(write(m, i * PAGE, pattern(PAGE, i))) << m.sentence;
+    ASSERT_EQ(ato_deploy(m.base, SIZE), 0) << ato_errormsg();
+    ASSERT_EQ(truncate(reflection_of(file).c_str(), 0), 0);
+    EXPECT_FALSE(m.write(20 * PAGE, pattern(PAGE, 77)));
+    EXPECT_EQ(m.error, EIO) << m.sentence;
+    EXPECT_EQ(stat_of(reflection_of(file)).st_size, 0);
+}
+
+// Another process that may write to the file stores something to shared memory: that harms no other file and no other memory.
+TEST_F(LogFile, SharedMemoryThatIsWrongLeadsNowhereElse)
+{
+    Mapped m(file, logged());
+    ASSERT_TRUE(m && write(m, SIZE - PAGE, pattern(PAGE, 2))) << m.sentence;
+    const std::string name = memory_of(file);
+    const size_t n = static_cast<size_t>(stat_of(name).st_size);
+    Fd fd(name, O_RDWR);
+    void *memory = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    char *const at = static_cast<char *>(memory);
+    auto *header = reinterpret_cast<struct shared_header *>(at);
+    const uint32_t *directory = reinterpret_cast<uint32_t *>(at + SHARED_DIRECTORY_AT);
+    auto *groups = reinterpret_cast<struct page_group *>(at + header->groups_at);
+    const uint64_t last = SIZE / PAGE - 1, was = header->log.capacity;
+    groups[directory[last / GROUP_PAGES] - 1].pages[last % GROUP_PAGES].bitmap = ~0ull;
+    EXPECT_EQ(m.read(last * PAGE, PAGE).size(), PAGE) << m.sentence; // any bytes of this file
+    header->log.medium = PERSIST_PMEM;
+    EXPECT_TRUE(m.write(0, pattern(64, 1))) << m.sentence;
+    for (const uint64_t wrong : {0ull, 1ull << 60, -4096ull}) {
+        header->log.capacity = wrong;
+        header->log.origin = header->log.tail - (1ull << 40);
+        EXPECT_FALSE(m.write(0, pattern(64, 1)));
+        EXPECT_EQ(m.error, EUCLEAN) << m.sentence;
+    }
+    header->log.capacity = was;
+    munmap(memory, n);
+}
+
+// The threads from the 65th on are counted together, and always one of them has a record under way.
+TEST_F(LogFile, ManyThreadsDoNotKeepACheckpointFromItsEnd)
+{
+    const Restored room(birth_ring_bytes, 64 << 20);
+    struct fsops slow = fsops_real;
+    slow.fdatasync = [](int fd) {
+        usleep(1000);
+        return fsops_real.fdatasync(fd);
+    };
+    setenv("ATO_WAIT_MS", "300", 1);
+    Mapped m(file, logged());
+    unsetenv("ATO_WAIT_MS");
+    ASSERT_TRUE(m) << m.sentence;
+    ::fsops = &slow;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 100; t++)
+        threads.emplace_back([&, t] {
+            for (unsigned i = 0; !stop; i++)
+                ato_memset(m.base + t % 60 * PAGE + t * 64 % PAGE, static_cast<int>(i), 64);
+        });
+    for (unsigned i = 0; i < 3; i++) {
+        usleep(50000);
+        EXPECT_EQ(ato_deploy(m.base, SIZE), 0) << ato_errormsg();
+    }
+    stop = true;
+    for (std::thread &t : threads)
+        t.join();
+    ::fsops = &fsops_real;
 }
 
 // A birth that was cut has only zeros behind a torn header; what was committed is not taken for that.
