@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/files.h"
 
+#include "lib/api/options.h"
 #include "lib/commit/deploy.h"
 #include "lib/commit/lanes.h"
 #include "lib/commit/log.h"
@@ -203,9 +204,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
 {
     pthread_mutex_init(&f->medium, NULL);
     pthread_mutex_init(&f->attach, NULL);
-    int domain = wish->options->domain;
-    if (domain == ATO_DOMAIN_AUTO)
-        domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
+    const int domain = options_domain(wish->options);
     struct pairing_wish pw = {.folder = wish->options->reflection_dir,
                               .for_log = wish->options->log_dir,
                               .log_bytes = wish->options->log_bytes,

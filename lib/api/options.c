@@ -81,6 +81,12 @@ static int take_patience(void)
     return 0;
 }
 
+int options_domain(const struct ato_options *o)
+{
+    return o->domain == ATO_DOMAIN_AUTO ? domain_from_name(secure_getenv("ATO_DURABILITY"))
+                                        : o->domain;
+}
+
 /* A log with room for the commit of some pages at least. */
 #define LEAST_LOG (64ull << 10)
 
@@ -99,9 +105,7 @@ static int take_folders(struct ato_options *o, int fd)
         return report_error(EINVAL, "log_bytes is %llu: it must be from %llu to %llu",
                             (unsigned long long)o->log_bytes, LEAST_LOG,
                             (unsigned long long)LAYOUT_MAX_BYTES);
-    int domain = o->domain;
-    if (domain == ATO_DOMAIN_AUTO)
-        domain = domain_from_name(secure_getenv("ATO_DURABILITY"));
+    const int domain = options_domain(o);
     if (domain < 0)
         return -1;
     if (o->log_dir && *o->log_dir &&

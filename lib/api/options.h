@@ -13,6 +13,9 @@ int options_take(void *to, size_t known, const void *from, const char *name);
 /* Returns the read policy, for ATO_READ_DEFAULT the environment's; -1 with EINVAL if it is not known. */
 int options_choose_policy(int policy);
 
+/* Returns the domain that is asked for, if by none of the options then by the environment; ATO_DOMAIN_AUTO; -1 with EINVAL. */
+int options_domain(const struct ato_options *o);
+
 /* Checks `given` (NULL: all defaults) and completes it in *o, for the file `fd`: if that would get a log in log_dir, this is also
  * reflection_dir; else it is NULL. Returns 0; -1 with EINVAL, ENOTSUP, EFBIG. */
 int options_complete(struct ato_options *o, const struct ato_options *given, int fd);

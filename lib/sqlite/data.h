@@ -29,8 +29,8 @@ int data_finish(struct connection *c);
 int data_begin_below(struct connection *c, int code);
 
 /*
- * Returns whether the next commit is to be made by the VFS below, with its journal on the disk (rollback_journal_put()): the first of
- * a process to a plain database on a disk. That is five syncs, of which SQLite's own VFS makes as many. A mapping costs nine more, once, and
+ * Returns whether the next commit is to be made by the VFS below, with its journal on the disk (rollback_journal_put()): the first to
+ * a plain database on a disk since the process opened it. That is five syncs, of which SQLite's own VFS makes as many. A mapping costs nine more, once, and
  * saves four with each commit: it is made when the process goes on to commit. A transaction that SQLite has written a part of before its
  * commit, which its first page is not in, is staged. So is one where a power cut has left a pairing, which a map removes.
  */

@@ -56,7 +56,7 @@ class Story
     std::string play(Disk &disk, unsigned steps, Fault fault);
     uint64_t begin = 0; // of the tape, when the files are there and durable
 
-    // The steps that each part must have after a power cut at `moment`, and those that it may have.
+    // What a power cut at `moment` may leave of each part: the fewest and the most of its first steps.
     std::vector<Steps> expected(uint64_t moment) const;
 
     // What the life after the power cut does with a part that it has read. GoOn: the next step.
