@@ -17,6 +17,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -523,6 +524,26 @@ int log_bring_home(struct file *f)
 
 /* ---- the commit ---- */
 
+/* A page that was written back takes a fault at its next store, which in a large page of the page cache takes as long as one for all of
+ * it: several microseconds. If nothing of a chunk is mapped, the first fault maps a large page as a whole. So at the first commit to a chunk
+ * after a checkpoint this view gives up what it has mapped of it. */
+static void map_anew(struct file *f, const struct page_set *h)
+{
+    const uint32_t edition = chunk_edition(__atomic_load_n(&log_of(f)->edition, __ATOMIC_RELAXED));
+    for (uint64_t i = 0; i < h->n; i++) {
+        const uint64_t chunk = h->pages[i].page / CHUNK_PAGES, bytes = CHUNK_PAGES * PAGE_BYTES,
+                       at = chunk * bytes;
+        uint32_t known = __atomic_load_n(&f->chunks[chunk], __ATOMIC_RELAXED);
+        if (!h->pages[i].pending || (known & CHUNK_EDITION) == edition)
+            continue;
+        /* If another thread changes it, the next commit tries again. */
+        (void)__atomic_compare_exchange_n(&f->chunks[chunk], &known,
+                                          (known & ~CHUNK_EDITION) | edition, false,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        (void)madvise(f->o + at, lesser(bytes, f->viewed - at), MADV_DONTNEED);
+    }
+}
+
 /* Before the commit point: afterwards a store that meets no space would be too late. */
 static int keep_space(const struct page_set *h)
 {
@@ -545,6 +566,7 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     struct tally under_way = {0};
     uint64_t end = 0;
     int done;
+    map_anew(f, c->set);
     if (keep_space(c->set) < 0)
         return -1;
     while ((done = append(c, &r, &end, &under_way)) > 0)

@@ -10,6 +10,7 @@ extern "C" {
 #include "lib/file/shared.h"
 #include "reflection/format/log.h"
 #include "reflection/media/fsops.h"
+#include "reflection/media/seam.h"
 #include "reflection/pairing/birth.h"
 }
 
@@ -23,6 +24,7 @@ extern "C" {
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace support;
@@ -196,6 +198,73 @@ TEST_F(LogFile, ACommitIsOneSync)
     Mapped again(file, o);
     ASSERT_TRUE(again && write(again, 0, bytes)) << again.sentence;
     EXPECT_EQ(syncs([&] { return again.unmap(ATO_UNMAP_SPATIAL) == 0; }), (Syncs{1, 1, 1}));
+}
+
+long faults_so_far()
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+}
+
+constexpr size_t LARGE_PAGES = 4096, LARGE = LARGE_PAGES * PAGE;
+
+// Some of its pages, far from each other.
+constexpr size_t page_of_large(size_t i)
+{
+    return i * 77 * 32 % LARGE_PAGES;
+}
+constexpr size_t STORES = LARGE_PAGES / 32;
+
+// Faults of stores to a durable file of that size, of whose pages a view has mapped all or nothing.
+long faults_of_stores(int fd, bool mapped)
+{
+    void *at = mmap(nullptr, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED || fdatasync(fd) < 0)
+        return -1;
+    auto *bytes = static_cast<volatile char *>(at);
+    for (size_t i = 0; mapped && i < LARGE_PAGES; i++)
+        (void)bytes[i * PAGE];
+    const long before = faults_so_far();
+    for (size_t i = 0; i < STORES; i++)
+        bytes[page_of_large(i) * PAGE] = 0;
+    const long faults = faults_so_far() - before;
+    munmap(at, LARGE);
+    return faults;
+}
+
+// Such a fault takes some microseconds, and readers wait meanwhile.
+TEST_F(LogFile, CommitsAfterACheckpointTakeOneFaultForALargePageOfTheCache)
+{
+    static long durable, shown;
+    TempDir disk{disk_folder()};
+    const std::string large = disk / "large";
+    write_file(large, {});
+    const int fd = open(large.c_str(), O_RDWR | O_CLOEXEC);
+    for (size_t i = 0, piece = 1 << 20; i < LARGE; i += piece)
+        ASSERT_EQ(pwrite(fd, Bytes(piece).data(), piece, static_cast<off_t>(i)),
+                  static_cast<ssize_t>(piece));
+    const long mapped = faults_of_stores(fd, true), fresh = faults_of_stores(fd, false);
+    close(fd);
+    if (fresh * 4 > mapped * 3)
+        GTEST_SKIP() << "the page cache has no large pages here, or the kernel maps each part";
+    Mapped m(large, logged());
+    ASSERT_TRUE(m) << m.sentence;
+    for (uint8_t round = 1; round < 4; round++) {
+        long faults = 0;
+        for (size_t i = 0; i < STORES; i++) {
+            seam_hook = [](enum seam_point point, const void *) {
+                (point == SEAM_DURABLE ? durable : shown) = faults_so_far();
+            };
+            const bool done = m.write(page_of_large(i) * PAGE, Bytes(300, round));
+            seam_hook = nullptr;
+            ASSERT_TRUE(done) << ato_errormsg();
+            faults += shown - durable;
+        }
+        ASSERT_GT(durable, 0) << "the hook was not called";
+        EXPECT_LT(faults * 8, mapped * 7) << round << ": with nothing mapped " << fresh;
+        ASSERT_EQ(ato_deploy(m.base, LARGE), 0) << ato_errormsg();
+    }
 }
 
 // Nothing of a commit is in the file before its record is durable.
