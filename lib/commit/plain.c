@@ -128,13 +128,18 @@ static int deploy_chunk(struct turn *t, uint64_t chunk)
     return 0;
 }
 
-/* Takes the next chunk whose meta page has data; t->chunks if there is none. */
+/* Returns the first chunk from `chunk` on whose meta page has data; t->chunks if there is none. */
+static uint64_t chunk_from(const struct turn *t, uint64_t chunk)
+{
+    return meta_next(t->f->pairing.reflection, file_format(t->f), chunk, t->chunks);
+}
+
+/* Takes the next one. */
 static uint64_t next_chunk(struct turn *t)
 {
-    const struct file *f = t->f;
     uint64_t *next = &t->job->next, chunk = __atomic_load_n(next, __ATOMIC_RELAXED), found;
     do {
-        found = meta_next(f->pairing.reflection, file_format(f), chunk, t->chunks);
+        found = chunk_from(t, chunk);
     } while (!__atomic_compare_exchange_n(next, &chunk, found + 1, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return found;
@@ -173,7 +178,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* By default as many threads as CPUs, and no more than one for each CHUNKS_A_THREAD chunks. */
+/* By default as many threads as CPUs, and no more than one for each CHUNKS_A_THREAD chunks from the first one that was written. */
 enum { CHUNKS_A_THREAD = 16, MOST_THREADS = 16 };
 
 static void work_all(struct turn *t)
@@ -184,7 +189,7 @@ static void work_all(struct turn *t)
     if (wanted == 0) {
         cpu_set_t cpus;
         wanted = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint64_t)CPU_COUNT(&cpus) : 1;
-        wanted = lesser(wanted, t->chunks / CHUNKS_A_THREAD);
+        wanted = lesser(wanted, (t->chunks - chunk_from(t, t->job->next)) / CHUNKS_A_THREAD);
     }
     wanted = t->job->gives_back ? 1 : lesser(wanted, MOST_THREADS);
     while (started + 1 < wanted && thread_start(&threads[started], work, t) == 0)

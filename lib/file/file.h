@@ -44,21 +44,22 @@ struct file {
     struct reader *reader; /* not NULL: this process may only read the file (reader.h) */
     unsigned mappings;
     struct pairing pairing;
+    uint64_t viewed;   /* bytes of the original, in whole pages, for which there are views; grows */
+    uint64_t limit;    /* bytes that the original may grow to */
+    uint64_t max_size; /* the same in whole pages: what `viewed` may grow to */
+    /* What every call needs lies side by side, up to the first members of `shared`. */
     struct persist persist;
     /* Views of original and reflection (views.h); writable, except a reader's. */
     char *o, *r;
-    uint64_t viewed; /* bytes of the original, in whole pages, for which there are views; grows */
-    struct shared shared;
-    bool sparse; /* its reflection is (place.h) */
+    struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
+    uint32_t holder;               /* this process, as in page_state.holder */
+    bool sparse;                   /* its reflection is (place.h) */
     bool
         logged; /* its reflection is a log: `r` is memory of this process, where writes are put together */
-    uint64_t limit;                /* bytes that the original may grow to */
-    uint64_t max_size;             /* the same in whole pages: what `viewed` may grow to */
-    uint32_t holder;               /* this process, as in page_state.holder */
-    struct shared_thread *threads; /* of this process: THREAD_SHARED + 1 */
-    bool holes_fault;              /* reading a hole of the original may be SIGBUS (tmpfs) */
-    bool r_holes_fault;            /* the same for the reflection */
-    uint32_t *chunks;              /* CHUNK_ bits, of each 512 pages */
+    struct shared shared;
+    bool holes_fault;   /* reading a hole of the original may be SIGBUS (tmpfs) */
+    bool r_holes_fault; /* the same for the reflection */
+    uint32_t *chunks;   /* CHUNK_ bits, of each 512 pages */
     struct window o_window, r_window;
     uint64_t *scratch; /* of a logged file: a bit for each page of `r` that is in use (scratch.h) */
     /* The log, where its records are stored and not written: lib/commit/log.c. Of the thread that holds `appending`. */

@@ -99,7 +99,7 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     if (__builtin_expect(!s, 0))
         return false;
     /* For the copy the place is looked up again, after the bitmap: the page may have none yet. */
-    if (gathers && f->sparse)
+    if (__builtin_expect(f->sparse, 0) && gathers)
         __builtin_prefetch(file_r_to_read(f, page, s) + offset % PAGE_BYTES);
     uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!(version & 1), 0))
