@@ -529,7 +529,9 @@ int log_bring_home(struct file *f)
  * after a checkpoint this view gives up what it has mapped of it. */
 static void map_anew(struct file *f, const struct page_set *h)
 {
-    const uint32_t edition = chunk_edition(__atomic_load_n(&log_of(f)->edition, __ATOMIC_RELAXED));
+    const uint64_t viewed = __atomic_load_n(&f->viewed, __ATOMIC_ACQUIRE);
+    const uint32_t edition =
+        (uint32_t)(__atomic_load_n(&log_of(f)->edition, __ATOMIC_RELAXED) << 16) & CHUNK_EDITION;
     for (uint64_t i = 0; i < h->n; i++) {
         const uint64_t chunk = h->pages[i].page / CHUNK_PAGES, bytes = CHUNK_PAGES * PAGE_BYTES,
                        at = chunk * bytes;
@@ -540,7 +542,7 @@ static void map_anew(struct file *f, const struct page_set *h)
         (void)__atomic_compare_exchange_n(&f->chunks[chunk], &known,
                                           (known & ~CHUNK_EDITION) | edition, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-        (void)madvise(f->o + at, lesser(bytes, f->viewed - at), MADV_DONTNEED);
+        (void)madvise(f->o + at, lesser(bytes, viewed - at), MADV_DONTNEED);
     }
 }
 

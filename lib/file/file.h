@@ -29,12 +29,8 @@
 #define CHUNK_META_SPACE 0x2000u /* the meta page has space for stores */
 #define CHUNK_O_PAGES                                                                              \
     0x03ffu /* how many pages of the original, from the first of the 512 on, have space */
-/* Of a logged file: the edition of the log's header at the last commit of this process to these pages. */
-#define CHUNK_EDITION 0x7fff0000u
-static inline uint32_t chunk_edition(uint64_t edition)
-{
-    return (uint32_t)(edition << 16) & CHUNK_EDITION;
-}
+#define CHUNK_EDITION                                                                              \
+    0x7fff0000u /* of a logged file: edition of the log's header at this process's last commit here */
 
 struct log_file;
 struct reader;
