@@ -87,9 +87,7 @@ static int commit_rtm(const struct commit *c, uint64_t words)
     }
     if (done && file_is_poisoned(f)) /* a word may have met a fault */
         return file_in_doubt(f, "a commit");
-    if (done)
-        show(c);
-    return done;
+    return done && show(c) < 0 ? -1 : done;
 }
 
 /* Stores all words: one by itself, several by a lane. */
@@ -135,7 +133,8 @@ static int commit_words(const struct commit *c, uint64_t words)
     persist_fence(&f->persist);
     if (file_is_poisoned(f))
         goto doubt;
-    show(c);
+    if (show(c) < 0)
+        goto doubt;
     if (!several)
         return 0;
     if (lane_retire(&w) < 0)
@@ -211,7 +210,7 @@ int commit_each_page(struct file *f, struct page_set *h)
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            show_one(&h->pages[i], false);
+            (void)show_one(&h->pages[i], false);
     show_account(f, COUNTERS, slices, pages);
     return 0;
 }

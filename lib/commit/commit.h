@@ -75,7 +75,7 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
             r = file_in_doubt(at->file, "a commit");
         } else {
             show_account(at->file, COUNT_COMMITS_SINGLE, slices, 1);
-            show_one(at, true);
+            r = show_one(at, true);
         }
     }
     under_way_end(under_way);

@@ -577,12 +577,11 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     if (done < 0)
         return -1;
     done = wait_durable(f, end); /* L2 */
-    if (done == 0) {
-        show(c);
-        if (pages)
-            show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
-                         slices, pages);
-    }
+    if (done == 0)
+        done = show(c);
+    if (done == 0 && pages)
+        show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
+                     slices, pages);
     end_record(f, under_way);
     return done;
 }

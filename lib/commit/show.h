@@ -18,8 +18,9 @@ static inline uint64_t *show_size_word(const struct file *f)
     return (uint64_t *)(f->pairing.manifest + MANIFEST_SIZE_WORD);
 }
 
-/* Makes a commit visible. Pending masks are empty then. */
-void show(const struct commit *c);
+/* Makes a commit visible, which is under way (under_way.h). Pending masks are empty then. Returns 0; -1 with EIO and the file poisoned: it
+ * waited in vain for another commit. */
+int show(const struct commit *c);
 
 /* Returns the bitmap of a page once its pending slices are valid. */
 static inline uint64_t show_bitmap(const struct held_page *at)
@@ -37,10 +38,14 @@ static inline void show_account(const struct file *f, enum counter path, uint64_
     tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
 }
 
-/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
- * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void show_one(struct held_page *at, bool changed)
+/* show() for one page. */
+int show_one_numbered(struct held_page *at);
+
+/* Makes the flip of one page visible. `changed`: its content has changed, in a commit that is under way. I4. Returns as show(). */
+static inline int show_one(struct held_page *at, bool changed)
 {
+    if (changed && __builtin_expect(file_is_numbered(at->file), 0))
+        return show_one_numbered(at);
     const uint64_t bitmap = show_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
     page_turn_mark(at->state);
@@ -49,9 +54,10 @@ static inline void show_one(struct held_page *at, bool changed)
     at->pending = 0;
     seam_point(SEAM_FLIPPED, at->state);
     if (changed)
-        page_unmark_changed(at->state);
+        page_unmark_changed(at->state, 0);
     else
         page_turn_mark(at->state);
+    return 0;
 }
 
 #endif

@@ -110,17 +110,18 @@ static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)
     __atomic_store_n(&s->bitmap, bitmap, __ATOMIC_RELEASE);
 }
 
-/* Takes the mark off after a flip that has changed the page's content. A deploy only moves it from home to home:
- * page_turn_mark(). */
-static inline void page_unmark_changed(struct page_state *s)
+/* Takes the mark off after a flip that has changed the page's content, and gives that its number: of the commit, or, with
+ * `number` 0, the next one of the page. A deploy only moves content from home to home: page_turn_mark(). */
+static inline void page_unmark_changed(struct page_state *s, uint64_t number)
 {
-    __atomic_store_n(&s->version, s->version + 1 + (1ull << 32), __ATOMIC_RELEASE);
+    const uint64_t content = number ? number : (s->version >> 16) + 1;
+    __atomic_store_n(&s->version, content << 16 | 1, __ATOMIC_RELEASE);
 }
 
-/* Returns a number that is the same for two versions of a page with the same content. */
-static inline uint32_t page_content(uint64_t version)
+/* Returns the number of the content of a page that has this version. */
+static inline uint64_t page_content(uint64_t version)
 {
-    return (uint32_t)(version >> 32);
+    return version >> 16;
 }
 
 #endif
