@@ -10,6 +10,8 @@
  */
 #include "lib/api/snapshot.h"
 
+#include "ato_engine.h"
+
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -382,6 +384,16 @@ ssize_t ato_snapshot_read(ato_snapshot *handle, void *dst, off_t offset, size_t 
         return -1;
     range_count_read(m, n);
     return (ssize_t)n;
+}
+
+int ato_snapshot_is_newest(const ato_snapshot *handle)
+{
+    const struct snapshot *s = find(handle);
+    if (!s)
+        return -1;
+    if (!s->entry)
+        return report_error(ENOTSUP, "whether a plain file is as in a snapshot is not known");
+    return __atomic_load_n(&s->m->file->shared.header->undo.begun, __ATOMIC_ACQUIRE) == s->number;
 }
 
 /* ---- holes ---- */
