@@ -438,11 +438,10 @@ static int exclude(struct connection *c, bool all)
     return result_of(c, r);
 }
 
-/* What follows is staged if there is a journal in memory, unless the transaction is of several databases: then SQLite puts it on the disk. */
+/* Without RESERVED what follows is not staged, and with several databases their journals may go to the disk (data_go_below()). */
 static bool writes_file(const struct connection *c)
 {
-    return c->lock < SQLITE_LOCK_RESERVED || c->rollback != JOURNAL_IN_MEMORY ||
-           database_find(is_another, c);
+    return c->lock < SQLITE_LOCK_RESERVED || database_find(is_another, c);
 }
 
 int share_memory_exclude_all(struct connection *c)
