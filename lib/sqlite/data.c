@@ -104,7 +104,8 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
         r = read_staged(c, to, some, offset);
     else if (some && (sees ? ato_snapshot_read(c->snapshot, to, offset, (size_t)some) != some
                            : !ato_memcpy(to, view + offset, (size_t)some)))
-        r = failed(c, SQLITE_IOERR_READ, "cannot read");
+        r = failed(c, sees && errno == ESTALE ? SQLITE_BUSY_SNAPSHOT : SQLITE_IOERR_READ,
+                   "cannot read");
     if (r != SQLITE_OK)
         return r;
     if (some == n)

@@ -438,10 +438,24 @@ static int exclude(struct connection *c, bool all)
     return result_of(c, r);
 }
 
-/* Without RESERVED what follows is not staged, and with several databases their journals may go to the disk (data_go_below()). */
+/* Does the connection execute a statement that switches the journal mode? */
+static bool switches_mode(const struct connection *c)
+{
+    sqlite3 *user = c->user ? *c->user : NULL;
+    sqlite3_stmt *s = NULL;
+    while (user && (s = sqlite3_next_stmt(user, s)) != NULL)
+        if (sqlite3_stmt_busy(s) && sqlite3_strlike("%journal_mode%", sqlite3_sql(s), 0) == 0)
+            return true;
+    return !user;
+}
+
+/* Without RESERVED what follows is not staged; with several databases their journals may go to the disk (data_go_below()); and if it
+ * switches to a write-ahead log an error at the commit (data_write()) would be too late for SQLite, which asks for EXCLUSIVE then before it
+ * opens a journal. */
 static bool writes_file(const struct connection *c)
 {
-    return c->lock < SQLITE_LOCK_RESERVED || database_find(is_another, c);
+    return c->lock < SQLITE_LOCK_RESERVED || database_find(is_another, c) ||
+           (c->rollback == JOURNAL_NONE && switches_mode(c));
 }
 
 int share_memory_exclude_all(struct connection *c)
