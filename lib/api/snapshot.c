@@ -18,11 +18,13 @@
 #include "lib/file/undo.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
+#include "lib/read/guard.h"
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/guard.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -409,6 +411,10 @@ off_t ato_snapshot_seek(ato_snapshot *handle, off_t offset, int whence)
     if (page < stop && space_skip_zeros(f, &page, stop, &s->words) < 0)
         return -1;
     s->sought = page;
+    /* What was read may be a mixture, if another program overwrote the file. */
+    const struct manifest_guard guard = guard_of(f);
+    if (f->pairing.reflection >= 0 && guard_check(&f->pairing, &guard, file_end(f)) < 0)
+        return -1;
     if (page == end)
         return report_error(ENXIO, "a snapshot of %llu bytes has no data from byte %llu on",
                             (unsigned long long)s->size, (unsigned long long)from);
