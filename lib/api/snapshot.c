@@ -44,10 +44,8 @@ struct snapshot {
     struct space_words words;
 };
 
-enum { PLACE_BITS = 12, PLACES = 1 << PLACE_BITS };
-
 /* Place 0 is never used. Guarded by MUTEX_SNAPSHOTS; those that are made stay. */
-static struct snapshot *places[PLACES];
+struct snapshot *snapshot_places[SNAPSHOT_PLACES];
 
 /* ---- handles ---- */
 
@@ -55,7 +53,7 @@ static struct snapshot *places[PLACES];
 static struct snapshot *find(const ato_snapshot *handle)
 {
     const uint64_t h = (uint64_t)(uintptr_t)handle;
-    struct snapshot *s = __atomic_load_n(&places[h % PLACES], __ATOMIC_ACQUIRE);
+    struct snapshot *s = __atomic_load_n(&snapshot_places[h % SNAPSHOT_PLACES], __ATOMIC_ACQUIRE);
     if (s && h && __atomic_load_n(&s->handle, __ATOMIC_ACQUIRE) == h)
         return s;
     return report_null(EINVAL, "%p is no open snapshot of this process", (const void *)handle);
@@ -65,22 +63,22 @@ static struct snapshot *find(const ato_snapshot *handle)
 static struct snapshot *take_place(void)
 {
     unsigned i = 1;
-    while (i < PLACES && places[i] && places[i]->m)
+    while (i < SNAPSHOT_PLACES && snapshot_places[i] && snapshot_places[i]->m)
         i++;
-    if (i == PLACES)
-        return report_null(EAGAIN, "%d snapshots are open in this process", PLACES - 1);
-    struct snapshot *s = places[i] ? places[i] : calloc(1, sizeof(*s));
+    if (i == SNAPSHOT_PLACES)
+        return report_null(EAGAIN, "%d snapshots are open in this process", SNAPSHOT_PLACES - 1);
+    struct snapshot *s = snapshot_places[i] ? snapshot_places[i] : calloc(1, sizeof(*s));
     if (!s)
         return report_null(ENOMEM, "no memory for a snapshot");
-    *s = (struct snapshot){.generation = (s->generation ? s->generation : i) + PLACES};
-    __atomic_store_n(&places[i], s, __ATOMIC_RELEASE);
+    *s = (struct snapshot){.generation = (s->generation ? s->generation : i) + SNAPSHOT_PLACES};
+    __atomic_store_n(&snapshot_places[i], s, __ATOMIC_RELEASE);
     return s;
 }
 
 void snapshot_forget_all(void)
 {
-    for (unsigned i = 1; i < PLACES && places[i]; i++)
-        places[i]->handle = 0, places[i]->m = NULL;
+    for (unsigned i = 1; i < SNAPSHOT_PLACES && snapshot_places[i]; i++)
+        snapshot_places[i]->handle = 0, snapshot_places[i]->m = NULL;
 }
 
 /* ---- commits get numbers ---- */
