@@ -281,6 +281,7 @@ void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
     copy_gather_range(f->persist.kernel, c->bytes, file_o(f, page), file_r_to_read(f, page, s),
                       s->bitmap, 0, PAGE_BYTES);
     __atomic_store_n(&c->from, from, __ATOMIC_RELEASE);
+    seam_point(SEAM_FLIP, u);
     __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
 }
 
