@@ -326,8 +326,6 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
 
 /* ---- both objects ---- */
 
-enum { TABLE_BYTES = UNDO_LINES * UNDO_WORDS * sizeof(uint64_t) };
-
 int undo_number(struct file *f, uint64_t bytes)
 {
     struct shared *s = &f->shared;
@@ -336,7 +334,7 @@ int undo_number(struct file *f, uint64_t bytes)
         return 0;
     /* The table last: after a failure it is not open. */
     if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0 ||
-        shared_open_table(s, &f->pairing.identity.trust, TABLE_BYTES, true) < 0)
+        shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true) < 0)
         return -1;
     h->undo.most = bytes / sizeof(struct undo_copy);
     __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
@@ -356,7 +354,7 @@ int undo_map(struct file *f)
                        .at = shared_undo_at(s)};
     int r = s->undo.base || s->table.base
                 ? 0
-                : shared_open_table(s, &f->pairing.identity.trust, TABLE_BYTES, false);
+                : shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, false);
     if (r == 0 && !s->undo.base) {
         r = window_open(&w, COPIES_AT, COPIES_AT + most * sizeof(struct undo_copy), s->faults);
         if (r < 0)
