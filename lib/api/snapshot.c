@@ -166,9 +166,15 @@ static int try_to_begin(struct snapshot *s, struct file *f, unsigned i, uint64_t
     /* Before the look at `begun`: pairs with the one in undo_begin(). */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     s->number = __atomic_load_n(&u->begun, __ATOMIC_ACQUIRE);
-    for (; __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) < s->number; i++)
+    for (; __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) < s->number; i++) {
+        if (!__atomic_load_n(&u->showing.holder, __ATOMIC_ACQUIRE)) {
+            /* It is visible by now; or its takeover failed: then it is not, and the next one that takes `showing` sees the entry. */
+            s->number = __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE);
+            break;
+        }
         if (pause_for(f, &u->showing, i, began) < 0)
             return -1;
+    }
     /* The size, if no later commit has changed it, or is about to. */
     const uint64_t version = __atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE);
     s->size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);

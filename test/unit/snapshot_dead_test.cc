@@ -144,4 +144,31 @@ TEST_P(SnapshotOfTheDead, IsRightIfTheProcessThatTakesOverIsKilledToo)
     EXPECT_GT(deaths, 10u);
 }
 
+// Another one may not become visible then, and nothing of it is to be waited for.
+TEST_P(SnapshotOfTheDead, BeginsAfterATakeoverThatFailed)
+{
+    Mapped m(file, opt());
+    ASSERT_TRUE(m && Snap(m.base)) << m.sentence;
+    const Deed deed = deeds(++seed)[1];
+    std::string named; // the reflection or log
+    for (const std::string &name : names_in(folder_of(file)))
+        if (name.find("manifest") == std::string::npos)
+            named = folder_of(file) + "/" + name;
+    ASSERT_EQ(die_at({SEAM_DURABLE, 0, ""},
+                     [&] {
+                         Mapped own(file, by_lanes());
+                         deed.act(own);
+                     }),
+              CUT);
+    ASSERT_EQ(rename(named.c_str(), (file + "-gone").c_str()), 0);
+    EXPECT_FALSE(m.write(2 * PAGE, Bytes(5)));
+    EXPECT_EQ(m.error, ESTALE) << m.sentence;
+    alarm(20); // a hang is an error
+    Snap early(m.base);
+    EXPECT_TRUE(early.copy() == content) << early.sentence;
+    alarm(0);
+    ASSERT_EQ(rename((file + "-gone").c_str(), named.c_str()), 0);
+    check(m, early, deed, 1);
+}
+
 } // namespace
