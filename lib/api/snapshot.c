@@ -10,6 +10,8 @@
  */
 #include "lib/api/snapshot.h"
 
+#include "ato_engine.h"
+
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -148,12 +150,14 @@ static int pause_for(struct file *f, const struct page_state *s, unsigned i, uin
         return 0;
     if (file_check(f) < 0)
         return -1;
-    *began = *began ? *began : clock_ns();
-    if (f->reader && clock_ns() - *began < reader_patience_ms * 1000000ull)
+    const uint64_t now = clock_ns();
+    *began = *began ? *began : now;
+    if (f->reader && now - *began < reader_patience_ms * 1000000ull)
         return 0;
-    return takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0
-               ? -1
-               : takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED));
+    if (takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0 ||
+        takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)
+        return -1;
+    return f->reader ? report_error(EAGAIN, "a commit to %s does not end", f->pairing.path) : 0;
 }
 
 /* Returns 1: the snapshot begins; 0: try again; -1. */
@@ -313,10 +317,11 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
         const struct page_state *at = shared_peek(&f->shared, page);
         const uint64_t version = at ? __atomic_load_n(&at->version, __ATOMIC_ACQUIRE) : 0;
         if (!version && alone && !f->reader && page * PAGE_BYTES < file_size(f)) {
-            alone = load_look(f, page) || errno != EFAULT; /* it was cut off just now */
-            if (!alone || file_check(f) == 0)
+            if (load_look(f, page))
                 continue;
-            return -1;
+            if (errno != EFAULT) /* it was cut off just now */
+                return -1;
+            alone = false;
         }
         if (!version || ((version & 1) && page_content(version) <= s->number)) {
             int r = 0;
@@ -388,6 +393,16 @@ ssize_t ato_snapshot_read(ato_snapshot *handle, void *dst, off_t offset, size_t 
         return -1;
     range_count_read(m, n);
     return (ssize_t)n;
+}
+
+int ato_snapshot_is_newest(const ato_snapshot *handle)
+{
+    const struct snapshot *s = find(handle);
+    if (!s)
+        return -1;
+    if (!s->entry)
+        return report_error(ENOTSUP, "whether a plain file is as in a snapshot is not known");
+    return __atomic_load_n(&s->m->file->shared.header->undo.begun, __ATOMIC_ACQUIRE) == s->number;
 }
 
 /* ---- holes ---- */
