@@ -367,12 +367,8 @@ static int recover(struct dead *p)
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         unmark_all(p);
-        /* Else some of it may have become visible: nobody else gets that number. Snapshots wait for what has begun: it is a commit
-         * of nothing then. */
-        if (p->took) {
-            undo_end(&p->undo);
+        if (p->took) /* else some of it may have become visible: nobody else gets that number */
             end_number(p);
-        }
         return -1;
     }
     reload(p);

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A snapshot was given up, or a takeover failed, and then the process that did it is gone. Does a read of a snapshot still return
-// the right bytes or an error, and does the next snapshot begin?
-#include "peers_lab.h"
-#include "support/dying.h"
-#include "support/faults.h"
+// A snapshot was given up by a commit whose process was killed. Does a read of it still return the right bytes or an error?
 #include "unit/reader_of_dead_lab.h"
-
-#include <unistd.h>
 
 using namespace support;
 
@@ -54,38 +48,6 @@ TEST(SnapshotThatIsGivenUp, ReadsNothingThatADeadProcessHasChanged)
     EXPECT_GT(refused, 0u);
     EXPECT_EQ(ato_snapshot_end(lost), 0);
     EXPECT_EQ(ato_snapshot_end(next), 0);
-}
-
-using SnapshotAfterATakeover = peers_lab::PeersOfAFile;
-
-TEST_F(SnapshotAfterATakeover, BeginsThoughThatFailed)
-{
-    Mapped m(path, opt());
-    ASSERT_TRUE(m) << m.sentence;
-    ASSERT_EQ(ato_snapshot_end(ato_snapshot_begin(m.base)), 0) << ato_errormsg();
-    Peer peer([&](const auto &wait) {
-        Mapped own(path, opt());
-        wait();
-        alarm(20); // it does not wait for a commit that will not come
-        Bytes got(PAGE);
-        ato_snapshot *s = ato_snapshot_begin(own.base);
-        const ssize_t n = s ? ato_snapshot_read(s, got.data(), 0, PAGE) : -1;
-        return n == PAGE && got == Bytes(old.begin(), old.begin() + PAGE) &&
-                       ato_snapshot_end(s) == 0
-                   ? 0
-                   : 1;
-    });
-    ASSERT_TRUE(peer.is_ready());
-    ASSERT_EQ(die_in_commit(path), CUT);
-    {
-        PersistFaults recovery;
-        recovery.before = [](const PersistCall &c) {
-            return std::string(c.site).find("replay.c") != std::string::npos ? EIO : GO_ON;
-        };
-        EXPECT_FALSE(m.write(0, pattern(10, 4)));
-    }
-    peer.go_on();
-    EXPECT_EQ(peer.end(), 0);
 }
 
 } // namespace
