@@ -340,6 +340,9 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
             continue;
         }
         const int found = undo_find(f, s->number, page, begin, n, dst);
+        /* Once the snapshot is given up its copies may be used anew, twice too: then they look as they were. */
+        if (found == UNDO_FOUND && __atomic_load_n(s->entry, __ATOMIC_RELAXED) != s->number)
+            return say_stale(f);
         if (found == UNDO_FOUND || found < 0)
             return found < 0 ? -1 : 0;
         if (found == UNDO_NONE && (version & 1) &&
