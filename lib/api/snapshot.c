@@ -150,14 +150,18 @@ static int pause_for(struct file *f, const struct page_state *s, unsigned i, uin
         return 0;
     if (file_check(f) < 0)
         return -1;
-    const uint64_t now = clock_ns();
+    const uint64_t now = clock_ns(),
+                   patience = f->reader ? reader_patience_ms : reservation_patience_ms();
     *began = *began ? *began : now;
-    if (f->reader && now - *began < reader_patience_ms * 1000000ull)
-        return 0;
-    if (takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0 ||
-        takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)
-        return -1;
-    return f->reader ? report_error(EAGAIN, "a commit to %s does not end", f->pairing.path) : 0;
+    if (!f->reader || now - *began >= patience * 1000000)
+        if (takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0 ||
+            takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)
+            return -1;
+    return now - *began < patience * 1000000
+               ? 0
+               : report_error(f->reader ? EAGAIN : ETIMEDOUT,
+                              "a commit to %s does not end: its process may be stopped",
+                              f->pairing.path);
 }
 
 /* Returns 1: the snapshot begins; 0: try again; -1. */
@@ -296,15 +300,30 @@ static int say_stale(const struct file *f)
         f->pairing.path);
 }
 
-/* Implements reader_pass: is the plain file still what it was? */
-static int look_plain(void *arg, bool watches, uint32_t *marked)
+/* What is read of a plain file. */
+struct plain_read {
+    const struct snapshot *s;
+    uint64_t offset, n;
+    char *to;
+};
+
+/* Implements reader_pass. Fails unless the plain file is still what it was. */
+static int read_plain(void *arg, bool watches, uint32_t *marked)
 {
-    const struct snapshot *s = arg;
-    const struct timespec *now = &s->m->file->pairing.identity.ctime;
+    const struct plain_read *r = arg;
+    struct file *f = r->s->m->file;
+    const struct timespec *now = &f->pairing.identity.ctime, *then = &r->s->changed;
+    char *to = r->to;
     *marked = 0;
-    return watches || now->tv_sec != s->changed.tv_sec || now->tv_nsec != s->changed.tv_nsec
-               ? say_stale(s->m->file)
-               : 1;
+    if (watches || now->tv_sec != then->tv_sec || now->tv_nsec != then->tv_nsec)
+        return say_stale(f);
+    FOR_EACH_PAGE(page, begin, bytes, r->offset, r->n)
+    {
+        if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, to) < 0)
+            return -1;
+        to += bytes;
+    }
+    return 1;
 }
 
 /* `alone`: the read is of this page. Then its state is loaded, for the next read; of many pages the states would take memory. */
@@ -353,17 +372,6 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
     }
 }
 
-static int read_plain(const struct snapshot *s, uint64_t offset, uint64_t n, char *dst)
-{
-    FOR_EACH_PAGE(page, begin, bytes, offset, n)
-    {
-        if (read_by_word(s->m->file, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
-            return -1;
-        dst += bytes;
-    }
-    return reader_run(s->m->file, look_plain, (void *)(uintptr_t)s) < 0 ? -1 : 0;
-}
-
 ssize_t ato_snapshot_read(ato_snapshot *handle, void *dst, off_t offset, size_t n)
 {
     const struct snapshot *s = find(handle);
@@ -381,7 +389,8 @@ ssize_t ato_snapshot_read(ato_snapshot *handle, void *dst, off_t offset, size_t 
     if (!dst || !table_is_plain(dst, n))
         return report_error(EINVAL, "%p is not memory for what is read of a snapshot", dst);
     if (!s->entry) {
-        if (read_plain(s, from, n, to) < 0)
+        struct plain_read plain = {.s = s, .offset = from, .n = n, .to = to};
+        if (reader_run(m->file, read_plain, &plain) < 0)
             return -1;
     } else {
         const bool alone = from / PAGE_BYTES == (from + n - 1) / PAGE_BYTES;
@@ -433,6 +442,9 @@ off_t ato_snapshot_seek(ato_snapshot *handle, off_t offset, int whence)
     if (page < stop && space_skip_zeros(f, &page, stop, &s->words) < 0)
         return -1;
     s->sought = page;
+    struct plain_read nothing = {.s = s};
+    if (!s->entry && reader_run(f, read_plain, &nothing) < 0)
+        return -1;
     /* What was read may be a mixture, if another program overwrote the file. */
     const struct manifest_guard guard = guard_of(f);
     if (f->pairing.reflection >= 0 && guard_check(&f->pairing, &guard, file_end(f)) < 0)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 /* A saved page. */
 struct undo_copy {
@@ -181,8 +182,10 @@ static bool make_more(struct shared *s)
     const uint64_t at = shared_undo_at(s) + COPIES_AT + made * sizeof(struct undo_copy);
     struct report_kept before;
     report_keep(&before);
+    struct statvfs fs; /* a quarter stays for the states of pages, of all files */
     const bool done =
-        n && copy_at(s, made + n - 1) &&
+        n && fstatvfs(s->fd, &fs) == 0 && fs.f_bavail > fs.f_blocks / 4 &&
+        copy_at(s, made + n - 1) &&
         shared_allocate(s, at, n * sizeof(struct undo_copy), "pages that snapshots see") == 0;
     if (!done) {
         (void)report_again(&before); /* no call fails by that */

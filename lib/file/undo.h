@@ -74,10 +74,9 @@ void undo_save(struct undo *u, uint64_t page, const struct page_state *s);
 void undo_saved(const struct undo *u);
 
 /* The commit is visible. The caller releases `showing` then. */
-static inline void undo_end(const struct undo *u)
+static inline void undo_end(struct file *f, uint64_t number)
 {
-    if (u->number)
-        __atomic_store_n(&u->f->shared.header->undo.shown, u->number, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->shared.header->undo.shown, number, __ATOMIC_RELEASE);
 }
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */

@@ -7,6 +7,7 @@
 #include "lib/recovery/takeover.h"
 
 #include "lib/file/attach.h"
+#include "lib/file/clock.h"
 #include "lib/file/page.h"
 #include "lib/file/under_way.h"
 #include "lib/file/undo.h"
@@ -323,7 +324,8 @@ static void release(struct dead *p)
         __atomic_store_n(&at->state->tx, 0, __ATOMIC_RELAXED);
         page_release(at->state);
     }
-    undo_end(&p->undo);
+    if (p->undo.number)
+        undo_end(p->file, p->undo.number);
     end_number(p);
     report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
                p->file->pairing.path);
@@ -356,14 +358,13 @@ static int recover(struct dead *p)
     /* If the slot was given to another process its lanes are not touched: what is left of the dead one are pages. */
     const bool has_slot = shared_holder_of(sh, slot) == p->holder;
     const bool has_long = __atomic_load_n(&sh->header->long_lane, __ATOMIC_RELAXED) == p->holder;
-    const int r =
-        replay_open(&p->media, &p->file->pairing) < 0 || find(p) < 0 ? -1 : begin_number(p);
-    if (r) {
-        unmark_all(p);
-        return r;
-    }
-    save_all(p); /* before anything of it changes */
-    if ((p->file->logged && p->npages && replay_log(p) < 0) ||
+    const int busy = replay_open(&p->media, &p->file->pairing) < 0 ? -1 : begin_number(p);
+    if (busy)
+        return busy;
+    const int found = find(p);
+    if (found == 0)
+        save_all(p); /* before anything of it changes */
+    if (found < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         unmark_all(p);
@@ -386,6 +387,9 @@ static int recover(struct dead *p)
 }
 
 /* ---- which processes are dead ---- */
+
+/* How long `showing` is waited for. */
+#define BUSY_NS (10ull * 1000 * 1000 * 1000)
 
 /* Returns as recover(). */
 static int take_over_once(struct file *f, uint32_t holder)
@@ -420,8 +424,13 @@ int takeover(struct file *f, uint32_t holder)
     /* What another program did to the file meanwhile must not be mixed with what the dead process committed. */
     if (growth_check(&f->pairing) < 0)
         return -1;
+    const uint64_t until = clock_ns() + BUSY_NS;
     int r;
     for (unsigned i = 0; (r = take_over_once(f, holder)) > 0; i++) {
+        if (clock_ns() >= until)
+            return report_error(ETIMEDOUT,
+                                "a commit to %s does not end: its process may be stopped",
+                                f->pairing.path);
         /* A living one releases it without a wait; another dead one comes first. */
         if (file_check(f) < 0 ||
             takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)

@@ -49,6 +49,8 @@ struct connection {
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
     ato_snapshot *snapshot;  /* what it reads below RESERVED (share_memory.h); NULL */
+    bool keeps_locks;        /* PRAGMA locking_mode=exclusive. Atomic. */
+    bool committed;          /* since it got EXCLUSIVE */
     bool excludes_all;       /* its EXCLUSIVE in memory keeps those out who read snapshots */
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
@@ -105,6 +107,9 @@ static inline void connection_unsee(struct connection *c)
         (void)ato_snapshot_end(c->snapshot);
     c->snapshot = NULL;
 }
+
+/* Connections with keeps_locks. Atomic. */
+extern unsigned connection_keepers;
 
 /* Returns how many nanoseconds a lock is waited for, whatever the busy handler says. */
 static inline uint64_t connection_wait(const struct connection *c)

@@ -29,6 +29,12 @@ static bool sees_snapshot(const struct connection *c)
     return c->snapshot && !connection_writes(c);
 }
 
+/* Does the connection of SQLite's write, to any database? Then SQLite rolls all back after SQLITE_IOERR: half a statement would stay else. */
+static bool is_writing(const struct connection *c)
+{
+    return !c->user || !*c->user || sqlite3_txn_state(*c->user, NULL) == SQLITE_TXN_WRITE;
+}
+
 /* ---- length ---- */
 
 int data_length(struct connection *c, sqlite3_int64 *size)
@@ -104,8 +110,9 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
         r = read_staged(c, to, some, offset);
     else if (some && (sees ? ato_snapshot_read(c->snapshot, to, offset, (size_t)some) != some
                            : !ato_memcpy(to, view + offset, (size_t)some)))
-        r = failed(c, sees && errno == ESTALE ? SQLITE_BUSY_SNAPSHOT : SQLITE_IOERR_READ,
-                   "cannot read");
+        r = failed(
+            c, sees && errno == ESTALE && !is_writing(c) ? SQLITE_BUSY_SNAPSHOT : SQLITE_IOERR_READ,
+            "cannot read");
     if (r != SQLITE_OK)
         return r;
     if (some == n)
@@ -233,7 +240,10 @@ static int begin_to_stage(struct connection *c, int code)
     c->commits = false;
     c->ends_at = 0;
     c->complete = false;
-    int r = check_unchanged(c);
+    /* It kept EXCLUSIVE over a commit: SQLite does not tell others of what follows (is_alone()). */
+    int r = c->committed ? share_memory_exclude_all(c) : SQLITE_OK;
+    if (r == SQLITE_OK)
+        r = check_unchanged(c);
     if (r == SQLITE_OK)
         r = data_delete_left_journal(c);
     if (r == SQLITE_OK)

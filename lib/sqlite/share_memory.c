@@ -283,6 +283,18 @@ static bool is_another(const struct connection *c, const void *one)
     return c != o && __atomic_load_n(&c->opener, __ATOMIC_RELAXED) == o->opener;
 }
 
+static bool keeps_locks(const struct connection *c, const void *one)
+{
+    return (c == one || is_another(c, one)) && __atomic_load_n(&c->keeps_locks, __ATOMIC_RELAXED);
+}
+
+/* With locking_mode=exclusive nobody else reads or writes: SQLite keeps SHARED, and tells others of its first change only (the change
+ * counter). The pragma comes to the main database, and holds for all. */
+static bool is_alone(const struct connection *c)
+{
+    return __atomic_load_n(&connection_keepers, __ATOMIC_RELAXED) && database_find(keeps_locks, c);
+}
+
 /* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on, unless the
  * statement may write to another database that is attached. */
 static enum locks_result wait_for_turn(struct connection *c, bool asks)
@@ -319,7 +331,7 @@ static int share_line(struct connection *c)
     struct locks *l = &c->db->locks;
     uint64_t wait = connection_wait(c);
     /* With a write-ahead log others write to the file itself. */
-    bool sees = c->pending.view && !locks_say(l, LOCKS_WAL);
+    bool sees = c->pending.view && !locks_say(l, LOCKS_WAL) && !is_alone(c);
     if (c->line < 0 && (c->line = locks_take_line(l)) < 0)
         return fault(SQLITE_BUSY, "%s: too many connections are open to it", c->name);
     /* Statements are only looked at if the last transaction wrote, or another one writes now. */
@@ -438,6 +450,11 @@ static int exclude(struct connection *c, bool all)
     return result_of(c, r);
 }
 
+static bool is_another_writer(const struct connection *c, const void *one)
+{
+    return is_another(c, one) && connection_writes(c);
+}
+
 /* Does the connection execute a statement that switches the journal mode? */
 static bool switches_mode(const struct connection *c)
 {
@@ -454,7 +471,7 @@ static bool switches_mode(const struct connection *c)
  * opens a journal. */
 static bool writes_file(const struct connection *c)
 {
-    return c->lock < SQLITE_LOCK_RESERVED || database_find(is_another, c) ||
+    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) || database_find(is_another_writer, c) ||
            (c->rollback == JOURNAL_NONE && switches_mode(c));
 }
 
