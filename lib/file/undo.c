@@ -333,10 +333,10 @@ int undo_number(struct file *f, uint64_t bytes)
     struct shared_header *h = s->header;
     if (__atomic_load_n(&h->numbered, __ATOMIC_ACQUIRE))
         return 0;
+    __atomic_store_n(&h->undo.most, bytes / sizeof(struct undo_copy), __ATOMIC_RELEASE);
     if (shared_open_table(s, &f->pairing.identity.trust, TABLE_BYTES, true) < 0 ||
         shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0)
         return -1;
-    h->undo.most = bytes / sizeof(struct undo_copy);
     __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
     return 0;
 }
