@@ -306,6 +306,7 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
         const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
                        from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
         at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
+        seam_point(SEAM_VERSION, f);
         if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) != page || number < from || number >= until)
             continue;
         RACES_MEANT_BEGIN(); /* it may be used anew meanwhile */

@@ -56,6 +56,8 @@ class World
     {
         for (unsigned n = 0; n < PROCESSES; n++)
             kill(n);
+        for (const std::string &path : objects_of(*board))
+            unlink(path.c_str());
         munmap(board, sizeof(Board));
     }
 

@@ -10,6 +10,7 @@
 
 #ifdef ATO_SEAM
 extern "C" {
+#include "reflection/media/fsops.h"
 #include "reflection/media/seam.h"
 }
 #include "../threads/stumble_kernel.h"
@@ -21,9 +22,10 @@ namespace histories
 namespace
 {
 
-void map_file(Process &p, rig::Random &random)
+rig::Map map_file(const Process &p, rig::Random &random, unsigned flags)
 {
-    ato_options o = rig::options(ATO_READ_LAZY + static_cast<int>(random.below(3)), p.plan.domain);
+    ato_options o =
+        rig::options(ATO_READ_LAZY + static_cast<int>(random.below(3)), p.plan.domain, flags);
     o.format = p.plan.format;
     o.max_size = MOST_SIZE;
     o.snapshot_bytes = p.plan.bounded ? 80 * (PAGE + SLICE) : 0;
@@ -37,28 +39,52 @@ void map_file(Process &p, rig::Random &random)
     }
     if (at == MAP_FAILED)
         fail(p, "cannot map the file");
-    p.map.base = static_cast<unsigned char *>(at);
-    p.map.n = TAIL_AT;
+    rig::Map map;
+    map.base = static_cast<unsigned char *>(at);
+    map.n = TAIL_AT;
+    return map;
+}
+
+void note_objects(const Process &p)
+{
+    for (const std::string &path : rig::shared_objects())
+        std::snprintf(p.board.objects, 13 + 33, "%s", path.c_str()); /* without the generation */
 }
 
 #ifdef ATO_SEAM
-/* At the points of the seam, and in the middle of a copy, a thread sleeps, spins, or dies with its process. */
-void stumble()
+rig::Random &fate()
 {
     static std::atomic<uint64_t> born{0};
     thread_local rig::Random random(static_cast<uint64_t>(getpid()) << 32 | ++born);
-    const uint64_t dice = random.below(20000);
+    return random;
+}
+
+/* At the points of the seam, and in the middle of a copy, a thread sleeps, spins, or dies with its process. */
+void stumble()
+{
+    const uint64_t dice = fate().below(20000);
     if (dice == 0)
         kill(getpid(), SIGKILL);
     else if (dice < 80)
-        usleep(static_cast<useconds_t>(random.log_uniform(200)));
+        usleep(static_cast<useconds_t>(fate().log_uniform(200)));
     else if (dice < 800)
-        for (uint64_t n = random.below(3000); n; n--)
+        for (uint64_t n = fate().below(3000); n; n--)
             __builtin_ia32_pause();
+}
+
+/* Sometimes also before an object or a file gets space. */
+int allocate(int fd, int mode, off_t offset, off_t n)
+{
+    if (fate().below(50) == 0)
+        kill(getpid(), SIGKILL);
+    return fsops_real.fallocate(fd, mode, offset, n);
 }
 
 void endanger(const Process &p)
 {
+    static struct fsops dangerous = fsops_real;
+    dangerous.fallocate = allocate;
+    fsops = &dangerous;
     stumble_in_kernel(p.map.base, stumble);
     seam_hook = [](enum seam_point, const void *) { stumble(); };
 }
@@ -118,11 +144,22 @@ void be_reader(Process &p, unsigned n, uint64_t seed)
 
 void unmap(Process &p, int mode)
 {
-    if (p.map.unmap(mode) < 0)
+    if (p.epochs.unmap(mode) < 0 || p.map.unmap(mode) < 0)
         fail(p, "cannot unmap");
 }
 
 } // namespace
+
+std::vector<std::string> objects_of(const Board &board)
+{
+    std::vector<std::string> paths;
+    for (const std::string &name : rig::names_in("/dev/shm")) {
+        paths.push_back("/dev/shm/" + name);
+        if (!board.objects[0] || paths.back().rfind(board.objects, 0) != 0)
+            paths.pop_back();
+    }
+    return paths;
+}
 
 void live(Board &board, const Plan &plan, const std::string &path, unsigned n, uint64_t seed)
 {
@@ -131,14 +168,16 @@ void live(Board &board, const Plan &plan, const std::string &path, unsigned n, u
     rig::Random random(seed);
     while (p.reads_only && !p.is_over() && !__atomic_load_n(&board.anchored, __ATOMIC_ACQUIRE))
         usleep(100); /* others have the file in memory, until the anchor ends */
-    map_file(p, random);
+    p.map = map_file(p, random, 0);
     if (n == ANCHOR) {
+        note_objects(p);
         __atomic_store_n(&board.anchored, true, __ATOMIC_RELEASE);
         usleep(static_cast<useconds_t>(random.log_uniform(5000)));
         be_reader(p, n, seed);
     } else if (n == READER) {
         be_reader(p, n, seed);
     } else {
+        p.epochs = map_file(p, random, ATO_EPOCHS);
         endanger(p);
         std::thread second(be_writer, std::ref(p), n, 2 * n + 1, seed + 100);
         be_writer(p, n, 2 * n, seed);
@@ -152,7 +191,8 @@ void look(Board &board, const Plan &plan, const std::string &path, int mode, uin
 {
     Process p{board, plan, path, false};
     rig::Random random(seed);
-    map_file(p, random);
+    p.map = map_file(p, random, 0);
+    note_objects(p);
     Witness witness(p, seed);
     Held held;
     witness.take(held);
@@ -163,6 +203,8 @@ void look(Board &board, const Plan &plan, const std::string &path, int mode, uin
     unmap(p, mode);
     if (mode == ATO_UNMAP_SPATIAL && rig::read_file(path) != bytes)
         fail(p, "read(2) sees another file");
+    if (mode == ATO_UNMAP_SPATIAL && !objects_of(board).empty())
+        fail(p, objects_of(board)[0] + " is left");
     _exit(0);
 }
 

@@ -39,14 +39,19 @@ struct Board {
     uint64_t counts[COUNTS], done[PROCESSES];
     unsigned sized; /* the actor that has the tail */
     bool anchored, stopping, failed;
+    char objects[64]; /* how the paths of the file's shared memory begin */
     char why[1000];
 };
+
+/* The paths of the shared memory that there is. */
+std::vector<std::string> objects_of(const Board &board);
 
 /* The whole life of process `n`. */
 [[noreturn]] void live(Board &board, const Plan &plan, const std::string &path, unsigned n,
                        uint64_t seed);
 
-/* Alone with the file: checks it, unmaps it in that mode, and checks what read(2) returns after a spatial unmap. */
+/* Alone with the file: checks it, and unmaps it in that mode. After a spatial unmap read(2) has to return the same, and
+ * no shared memory is left. */
 [[noreturn]] void look(Board &board, const Plan &plan, const std::string &path, int mode,
                        uint64_t seed);
 

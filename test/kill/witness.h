@@ -15,7 +15,7 @@ struct Process {
     const Plan &plan;
     const std::string &path;
     const bool reads_only;
-    rig::Map map = {};
+    rig::Map map = {}, epochs = {}; /* the second one with ATO_EPOCHS */
     std::atomic<bool> retires{false};
 
     bool is_over() const

@@ -126,21 +126,35 @@ void Writer::write_long()
 }
 
 /* The record and some of the own pages; those before or after the record. */
-void Writer::write_parts()
+bool Writer::write_any(const rig::Map &map, unsigned flags)
 {
-    next();
     Bytes bytes(OWN * PAGE);
     fill(bytes.data(), own_at(self, 0), bytes.size(), self, record.counter);
     std::vector<ato_iovec> parts;
     for (unsigned n = 0; n < OWN; n++)
         if (random.chance(50)) {
             record.own[n] = record.counter;
-            parts.push_back({at(own_at(self, n)), &bytes[n * PAGE], PAGE});
+            parts.push_back({map.base + own_at(self, n), &bytes[n * PAGE], PAGE});
         }
     parts.insert(random.chance(50) ? parts.begin() : parts.end(),
-                 {at(record_at(self)), &record, sizeof(record)});
-    if (ato_writev(parts.data(), static_cast<int>(parts.size()), any_flags()) < 0)
+                 {map.base + record_at(self), &record, sizeof(record)});
+    return ato_writev(parts.data(), static_cast<int>(parts.size()), flags) == 0;
+}
+
+void Writer::write_parts()
+{
+    next();
+    if (!write_any(p.map, any_flags()))
         fail(p, "cannot write parts");
+    acknowledged();
+}
+
+/* The other thread of the process may commit it, with an epoch's writes of its own. */
+void Writer::write_epoch()
+{
+    next();
+    if (!write_any(p.epochs, 0) || ato_msync(p.epochs.base, PAGE, MS_SYNC) < 0)
+        fail(p, "cannot commit an epoch");
     acknowledged();
 }
 
@@ -174,8 +188,10 @@ void Writer::deploy()
 {
     const size_t end = has_tail ? size_by(record.size) : TAIL_AT, from = random.below(end),
                  n = random.log_uniform(end - from);
-    if (ato_deploy(at(from), n) < 0 || (random.chance(50) && ato_reclaim(at(from), n) < 0))
-        fail(p, "cannot deploy or reclaim");
+    if (ato_deploy(at(from), n) < 0 && errno != EDEADLK) /* for pages of the process's epoch */
+        fail(p, "cannot deploy");
+    if (random.chance(50) && ato_reclaim(at(from), n) < 0)
+        fail(p, "cannot reclaim");
 }
 
 /* ---- the tail ---- */
@@ -248,7 +264,8 @@ void Writer::do_something()
     } deeds[] =
         {
             {12, &Writer::tick},        {15, &Writer::write_record}, {15, &Writer::write_long},
-            {13, &Writer::write_parts}, {30, &Writer::write_cells},  {6, &Writer::deploy},
+            {13, &Writer::write_parts}, {8, &Writer::write_epoch},   {30, &Writer::write_cells},
+            {6, &Writer::deploy},
         },
       of_tail[] = {
           {10, &Writer::truncate},

@@ -41,7 +41,9 @@ class Writer
     void tick();
     void write_record();
     void write_long();
+    bool write_any(const rig::Map &map, unsigned flags);
     void write_parts();
+    void write_epoch();
     void write_cells();
     void deploy();
 
