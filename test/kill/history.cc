@@ -28,7 +28,7 @@ rig::Map map_file(const Process &p, rig::Random &random, unsigned flags)
         rig::options(ATO_READ_LAZY + static_cast<int>(random.below(3)), p.plan.domain, flags);
     o.format = p.plan.format;
     o.max_size = MOST_SIZE;
-    o.snapshot_bytes = p.plan.bounded ? 80 * (PAGE + SLICE) : 0;
+    o.snapshot_bytes = p.plan.bounded ? 24 * (PAGE + SLICE) : 0;
     rig::Descriptor file(p.path, p.reads_only ? O_RDONLY : O_RDWR);
     void *at = ato_mmap_opt(TAIL_AT, file.fd, 0, &o);
     for (unsigned n = 0; at == MAP_FAILED && p.reads_only && errno == EAGAIN && n < 20000; n++) {
@@ -59,13 +59,21 @@ rig::Random &fate()
     return random;
 }
 
+/* The anchor does not die. */
+bool is_mortal;
+
+void die_by(uint64_t chances)
+{
+    if (is_mortal && fate().below(chances) == 0)
+        kill(getpid(), SIGKILL);
+}
+
 /* At the points of the seam, and in the middle of a copy, a thread sleeps, spins, or dies with its process. */
 void stumble()
 {
     const uint64_t dice = fate().below(20000);
-    if (dice == 0)
-        kill(getpid(), SIGKILL);
-    else if (dice < 80)
+    die_by(20000);
+    if (dice < 80)
         usleep(static_cast<useconds_t>(fate().log_uniform(200)));
     else if (dice < 800)
         for (uint64_t n = fate().below(3000); n; n--)
@@ -75,21 +83,28 @@ void stumble()
 /* Sometimes also before an object or a file gets space. */
 int allocate(int fd, int mode, off_t offset, off_t n)
 {
-    if (fate().below(50) == 0)
-        kill(getpid(), SIGKILL);
+    die_by(50);
     return fsops_real.fallocate(fd, mode, offset, n);
 }
 
-void endanger(const Process &p)
+void endanger(const Process &p, bool mortal)
 {
     static struct fsops dangerous = fsops_real;
     dangerous.fallocate = allocate;
     fsops = &dangerous;
     stumble_in_kernel(p.map.base, stumble);
-    seam_hook = [](enum seam_point, const void *) { stumble(); };
+    seam_hook = [](enum seam_point point, const void *) {
+        stumble();
+        if (point == SEAM_FLIP || point == SEAM_FLIPPING || point == SEAM_FLIPPED)
+            die_by(1000); /* a part of a commit is visible */
+        /* Nobody waits for a reader. */
+        if ((point == SEAM_VERSION || point == SEAM_CHECK) && fate().below(16) == 0)
+            usleep(static_cast<useconds_t>(fate().log_uniform(300)));
+    };
+    is_mortal = mortal;
 }
 #else
-void endanger(const Process &)
+void endanger(const Process &, bool)
 {
 }
 #endif
@@ -169,6 +184,9 @@ void live(Board &board, const Plan &plan, const std::string &path, unsigned n, u
     while (p.reads_only && !p.is_over() && !__atomic_load_n(&board.anchored, __ATOMIC_ACQUIRE))
         usleep(100); /* others have the file in memory, until the anchor ends */
     p.map = map_file(p, random, 0);
+    if (n < WRITERS)
+        p.epochs = map_file(p, random, ATO_EPOCHS);
+    endanger(p, n != ANCHOR);
     if (n == ANCHOR) {
         note_objects(p);
         __atomic_store_n(&board.anchored, true, __ATOMIC_RELEASE);
@@ -177,8 +195,6 @@ void live(Board &board, const Plan &plan, const std::string &path, unsigned n, u
     } else if (n == READER) {
         be_reader(p, n, seed);
     } else {
-        p.epochs = map_file(p, random, ATO_EPOCHS);
-        endanger(p);
         std::thread second(be_writer, std::ref(p), n, 2 * n + 1, seed + 100);
         be_writer(p, n, 2 * n, seed);
         second.join();
