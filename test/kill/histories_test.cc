@@ -69,8 +69,8 @@ class World
     {
         const uint64_t end = now_ms() + ms;
         while (wrong.empty() && (now_ms() < end || (!is_convincing() && now_ms() < end + 30000)))
-            live_an_age(
-                std::min(std::max(end, now_ms() + 100), now_ms() + 20 + random.log_uniform(400)));
+            live_an_age(std::min(std::max(end, now_ms() + 100),
+                                 now_ms() + 20 + random.log_uniform(rig::rounds(400))));
         look(ATO_UNMAP_SPATIAL);
         return wrong;
     }
