@@ -363,7 +363,8 @@ int ato_reclaim(void *addr, size_t n);
  *   EAGAIN, EIO, ENOSPC, ENOMEM  as ato_memcpy()
  *
  * ato_snapshot_seek() returns with SEEK_END and 0 the size of the file in the snapshot, bytes; with SEEK_DATA the first offset from
- * `offset` on where there may be other bytes than zeros, or -1 with ENXIO: there are none. One thread at a time.
+ * `offset` on where there may be other bytes than zeros, or -1 with ENXIO: there are none; or with ESTALE: another program
+ * overwrote the file (ato_set_guard()), so that what was read so far may be a mixture. One thread at a time.
  *
  * ato_snapshot_end() returns 0, or -1 with EINVAL. Nothing of this makes anything durable. Since 0.1.
  */

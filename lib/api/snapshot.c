@@ -10,6 +10,8 @@
  */
 #include "lib/api/snapshot.h"
 
+#include "ato_engine.h"
+
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
 #include "lib/file/mutex.h"
@@ -18,11 +20,13 @@
 #include "lib/file/undo.h"
 #include "lib/file/views.h"
 #include "lib/page/reservation.h"
+#include "lib/read/guard.h"
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/media/report.h"
+#include "reflection/pairing/guard.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,10 +46,8 @@ struct snapshot {
     struct space_words words;
 };
 
-enum { PLACE_BITS = 12, PLACES = 1 << PLACE_BITS };
-
 /* Place 0 is never used. Guarded by MUTEX_SNAPSHOTS; those that are made stay. */
-static struct snapshot *places[PLACES];
+struct snapshot *snapshot_places[SNAPSHOT_PLACES];
 
 /* ---- handles ---- */
 
@@ -53,7 +55,7 @@ static struct snapshot *places[PLACES];
 static struct snapshot *find(const ato_snapshot *handle)
 {
     const uint64_t h = (uint64_t)(uintptr_t)handle;
-    struct snapshot *s = __atomic_load_n(&places[h % PLACES], __ATOMIC_ACQUIRE);
+    struct snapshot *s = __atomic_load_n(&snapshot_places[h % SNAPSHOT_PLACES], __ATOMIC_ACQUIRE);
     if (s && h && __atomic_load_n(&s->handle, __ATOMIC_ACQUIRE) == h)
         return s;
     return report_null(EINVAL, "%p is no open snapshot of this process", (const void *)handle);
@@ -63,22 +65,22 @@ static struct snapshot *find(const ato_snapshot *handle)
 static struct snapshot *take_place(void)
 {
     unsigned i = 1;
-    while (i < PLACES && places[i] && places[i]->m)
+    while (i < SNAPSHOT_PLACES && snapshot_places[i] && snapshot_places[i]->m)
         i++;
-    if (i == PLACES)
-        return report_null(EAGAIN, "%d snapshots are open in this process", PLACES - 1);
-    struct snapshot *s = places[i] ? places[i] : calloc(1, sizeof(*s));
+    if (i == SNAPSHOT_PLACES)
+        return report_null(EAGAIN, "%d snapshots are open in this process", SNAPSHOT_PLACES - 1);
+    struct snapshot *s = snapshot_places[i] ? snapshot_places[i] : calloc(1, sizeof(*s));
     if (!s)
         return report_null(ENOMEM, "no memory for a snapshot");
-    *s = (struct snapshot){.generation = (s->generation ? s->generation : i) + PLACES};
-    __atomic_store_n(&places[i], s, __ATOMIC_RELEASE);
+    *s = (struct snapshot){.generation = (s->generation ? s->generation : i) + SNAPSHOT_PLACES};
+    __atomic_store_n(&snapshot_places[i], s, __ATOMIC_RELEASE);
     return s;
 }
 
 void snapshot_forget_all(void)
 {
-    for (unsigned i = 1; i < PLACES && places[i]; i++)
-        places[i]->handle = 0, places[i]->m = NULL;
+    for (unsigned i = 1; i < SNAPSHOT_PLACES && snapshot_places[i]; i++)
+        snapshot_places[i]->handle = 0, snapshot_places[i]->m = NULL;
 }
 
 /* ---- commits get numbers ---- */
@@ -148,12 +150,14 @@ static int pause_for(struct file *f, const struct page_state *s, unsigned i, uin
         return 0;
     if (file_check(f) < 0)
         return -1;
-    *began = *began ? *began : clock_ns();
-    if (f->reader && clock_ns() - *began < reader_patience_ms * 1000000ull)
+    const uint64_t now = clock_ns();
+    *began = *began ? *began : now;
+    if (f->reader && now - *began < reader_patience_ms * 1000000ull)
         return 0;
-    return takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0
-               ? -1
-               : takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED));
+    if (takeover(f, __atomic_load_n(&s->holder, __ATOMIC_RELAXED)) < 0 ||
+        takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)
+        return -1;
+    return f->reader ? report_error(EAGAIN, "a commit to %s does not end", f->pairing.path) : 0;
 }
 
 /* Returns 1: the snapshot begins; 0: try again; -1. */
@@ -166,9 +170,15 @@ static int try_to_begin(struct snapshot *s, struct file *f, unsigned i, uint64_t
     /* Before the look at `begun`: pairs with the one in undo_begin(). */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     s->number = __atomic_load_n(&u->begun, __ATOMIC_ACQUIRE);
-    for (; __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) < s->number; i++)
+    for (; __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) < s->number; i++) {
+        if (!__atomic_load_n(&u->showing.holder, __ATOMIC_ACQUIRE)) {
+            /* It is visible by now; or its takeover failed: then it is not, and the next one that takes `showing` sees the entry. */
+            s->number = __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE);
+            break;
+        }
         if (pause_for(f, &u->showing, i, began) < 0)
             return -1;
+    }
     /* The size, if no later commit has changed it, or is about to. */
     const uint64_t version = __atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE);
     s->size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
@@ -307,10 +317,11 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
         const struct page_state *at = shared_peek(&f->shared, page);
         const uint64_t version = at ? __atomic_load_n(&at->version, __ATOMIC_ACQUIRE) : 0;
         if (!version && alone && !f->reader && page * PAGE_BYTES < file_size(f)) {
-            alone = load_look(f, page) || errno != EFAULT; /* it was cut off just now */
-            if (!alone || file_check(f) == 0)
+            if (load_look(f, page))
                 continue;
-            return -1;
+            if (errno != EFAULT) /* it was cut off just now */
+                return -1;
+            alone = false;
         }
         if (!version || ((version & 1) && page_content(version) <= s->number)) {
             int r = 0;
@@ -388,6 +399,16 @@ ssize_t ato_snapshot_read(ato_snapshot *handle, void *dst, off_t offset, size_t 
     return (ssize_t)n;
 }
 
+int ato_snapshot_is_newest(const ato_snapshot *handle)
+{
+    const struct snapshot *s = find(handle);
+    if (!s)
+        return -1;
+    if (!s->entry)
+        return report_error(ENOTSUP, "whether a plain file is as in a snapshot is not known");
+    return __atomic_load_n(&s->m->file->shared.header->undo.begun, __ATOMIC_ACQUIRE) == s->number;
+}
+
 /* ---- holes ---- */
 
 off_t ato_snapshot_seek(ato_snapshot *handle, off_t offset, int whence)
@@ -413,6 +434,10 @@ off_t ato_snapshot_seek(ato_snapshot *handle, off_t offset, int whence)
     if (page < stop && space_skip_zeros(f, &page, stop, &s->words) < 0)
         return -1;
     s->sought = page;
+    /* What was read may be a mixture, if another program overwrote the file. */
+    const struct manifest_guard guard = guard_of(f);
+    if (f->pairing.reflection >= 0 && guard_check(&f->pairing, &guard, file_end(f)) < 0)
+        return -1;
     if (page == end)
         return report_error(ENXIO, "a snapshot of %llu bytes has no data from byte %llu on",
                             (unsigned long long)s->size, (unsigned long long)from);

@@ -464,19 +464,23 @@ int shared_open_table(struct shared *s, const struct trust *file, uint64_t bytes
         return makes ? -1 : report_errno(errno, "cannot open the shared memory /dev/shm%s", name);
     struct window w = {.domain = PERSIST_PROCESS, .fd = fd, .prot = PROT_READ | PROT_WRITE};
     int r = -1;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes ||
-        !ownership_maker(file, &st))
+    if (fstat(fd, &st) < 0)
+        report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes || !ownership_maker(file, &st))
         report_error(EACCES, "the shared memory /dev/shm%s is not that of the file's snapshots",
                      name);
     else if ((r = window_open(&w, bytes, bytes, &s->table_faults)) < 0)
         window_no_room(errno, bytes, "the shared memory /dev/shm", name);
     KEEP_ERRNO();
-    if (r < 0)
+    if (r < 0) {
         close(fd);
-    else
-        s->table_fd = fd;
+        if (makes)
+            (void)fsops->shm_unlink(name);
+        return -1;
+    }
+    s->table_fd = fd;
     s->table = w;
-    return r;
+    return 0;
 }
 
 int shared_make_index(struct shared *s, uint64_t n)

@@ -281,6 +281,7 @@ void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
     copy_gather_range(f->persist.kernel, c->bytes, file_o(f, page), file_r_to_read(f, page, s),
                       s->bitmap, 0, PAGE_BYTES);
     __atomic_store_n(&c->from, from, __ATOMIC_RELEASE);
+    seam_point(SEAM_FLIP, u);
     __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
 }
 
@@ -326,8 +327,6 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
 
 /* ---- both objects ---- */
 
-enum { TABLE_BYTES = UNDO_LINES * UNDO_WORDS * sizeof(uint64_t) };
-
 int undo_number(struct file *f, uint64_t bytes)
 {
     struct shared *s = &f->shared;
@@ -335,8 +334,9 @@ int undo_number(struct file *f, uint64_t bytes)
     if (__atomic_load_n(&h->numbered, __ATOMIC_ACQUIRE))
         return 0;
     __atomic_store_n(&h->undo.most, bytes / sizeof(struct undo_copy), __ATOMIC_RELEASE);
-    if (shared_open_table(s, &f->pairing.identity.trust, TABLE_BYTES, true) < 0 ||
-        shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0)
+    /* The table last: after a failure it is not open. */
+    if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0 ||
+        shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true) < 0)
         return -1;
     __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
     return 0;
@@ -355,7 +355,7 @@ int undo_map(struct file *f)
                        .at = shared_undo_at(s)};
     int r = s->undo.base || s->table.base
                 ? 0
-                : shared_open_table(s, &f->pairing.identity.trust, TABLE_BYTES, false);
+                : shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, false);
     if (r == 0 && !s->undo.base) {
         r = window_open(&w, COPIES_AT, COPIES_AT + most * sizeof(struct undo_copy), s->faults);
         if (r < 0)

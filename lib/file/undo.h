@@ -39,6 +39,7 @@ enum undo_entry { UNDO_FREE, UNDO_TAKEN, UNDO_LOST }; /* LOST: given up */
 enum {
     UNDO_WORDS = 8, /* of a line */
     UNDO_LINES = 512,
+    UNDO_TABLE_BYTES = UNDO_LINES * UNDO_WORDS * sizeof(uint64_t),
     UNDO_BUCKETS = 1 << 15,
 };
 

@@ -8,6 +8,7 @@
 
 #include "lib/file/attach.h"
 #include "lib/file/page.h"
+#include "lib/file/under_way.h"
 #include "lib/file/undo.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
@@ -39,6 +40,7 @@ struct dead {
     struct replay media;
     struct undo undo; /* what it has committed becomes visible as one commit */
     bool took;        /* `showing` was free */
+    bool commits;     /* it may have died in a commit. Else no content has changed */
     struct dead_page *pages;
     uint64_t npages;
     bool in_place; /* words of the original, too */
@@ -87,6 +89,18 @@ static int find(struct dead *p)
 
 /* ---- the number ---- */
 
+/* Was a thread of the process in a commit, or is that not known, since the slot is another one's? */
+static bool was_committing(const struct shared *s, uint32_t holder)
+{
+    const unsigned slot = shared_slot_of(holder), threads = under_way_threads(s, slot);
+    if (shared_holder_of(s, slot) != holder)
+        return true;
+    for (unsigned thread = 0; thread < threads; thread++)
+        if (under_way_look(s, slot, thread) & UNDER_WAY_NOW)
+            return true;
+    return false;
+}
+
 /* With numbers (undo.h), `showing` is held for the dead process: should this one die too, the next one goes on as here. So all that it
  * had made visible of a commit gets the same number again, and what it had saved stays. Returns 0; 1: wait for another holder. */
 static int begin_number(struct dead *p)
@@ -95,7 +109,8 @@ static int begin_number(struct dead *p)
     struct page_state *showing = &f->shared.header->undo.showing;
     uint32_t holder = 0;
     p->undo = (struct undo){.f = f};
-    if (!file_is_numbered(f))
+    p->commits = was_committing(&f->shared, p->holder);
+    if (!file_is_numbered(f) || !p->commits)
         return 0;
     p->took = __atomic_compare_exchange_n(&showing->holder, &holder, p->holder, false,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
@@ -117,8 +132,17 @@ static void save_all(struct dead *p)
 
 static void end_number(const struct dead *p)
 {
-    if (p->undo.number)
-        page_release(&p->file->shared.header->undo.showing);
+    struct page_state *showing = &p->file->shared.header->undo.showing;
+    if (__atomic_load_n(&showing->holder, __ATOMIC_RELAXED) == p->holder)
+        page_release(showing);
+}
+
+/* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
+static void unmark_all(const struct dead *p)
+{
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (!p->pages[i].showed && is_flipping(p->pages[i].state))
+            page_turn_mark(p->pages[i].state);
 }
 
 /* ---- what is in the log ---- */
@@ -286,8 +310,10 @@ static void release(struct dead *p)
     for (uint64_t i = 0; i < p->npages; i++) {
         const struct dead_page *at = &p->pages[i];
         seam_point(SEAM_FLIPPED, p);
-        if (is_flipping(at->state))
+        if (is_flipping(at->state) && p->commits)
             page_unmark_changed(at->state, p->undo.number);
+        else if (is_flipping(at->state))
+            page_turn_mark(at->state);
         if (at->page == DEAD_SIZE)
             __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
         __atomic_store_n(&at->state->tx, 0, __ATOMIC_RELAXED);
@@ -326,19 +352,17 @@ static int recover(struct dead *p)
     /* If the slot was given to another process its lanes are not touched: what is left of the dead one are pages. */
     const bool has_slot = shared_holder_of(sh, slot) == p->holder;
     const bool has_long = __atomic_load_n(&sh->header->long_lane, __ATOMIC_RELAXED) == p->holder;
-    const int busy = begin_number(p);
-    if (busy)
-        return busy;
-    int r = replay_open(&p->media, &p->file->pairing) < 0 || find(p) < 0 ? -1 : 0;
-    if (r == 0)
-        save_all(p); /* before anything of it changes */
-    if (r < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
+    const int r =
+        replay_open(&p->media, &p->file->pairing) < 0 || find(p) < 0 ? -1 : begin_number(p);
+    if (r) {
+        unmark_all(p);
+        return r;
+    }
+    save_all(p); /* before anything of it changes */
+    if ((p->file->logged && p->npages && replay_log(p) < 0) ||
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
-        /* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
-        for (uint64_t i = 0; i < p->npages; i++)
-            if (!p->pages[i].showed && is_flipping(p->pages[i].state))
-                page_turn_mark(p->pages[i].state);
+        unmark_all(p);
         if (p->took) /* else some of it may have become visible: nobody else gets that number */
             end_number(p);
         return -1;

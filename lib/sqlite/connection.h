@@ -48,6 +48,8 @@ struct connection {
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database.c, at_exit()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
+    ato_snapshot *snapshot;  /* what it reads below RESERVED (share_memory.h); NULL */
+    bool excludes_all;       /* its EXCLUSIVE in memory keeps those out who read snapshots */
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
     void *busy_arg;
@@ -94,6 +96,14 @@ static inline struct connection *connection_of(const sqlite3_file *file)
 static inline bool connection_writes(const struct connection *c)
 {
     return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
+}
+
+/* Ends the snapshot that the connection reads, if it does. */
+static inline void connection_unsee(struct connection *c)
+{
+    if (c->snapshot)
+        (void)ato_snapshot_end(c->snapshot);
+    c->snapshot = NULL;
 }
 
 /* Returns how many nanoseconds a lock is waited for, whatever the busy handler says. */
