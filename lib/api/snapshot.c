@@ -340,14 +340,13 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
             continue;
         }
         const int found = undo_find(f, s->number, page, begin, n, dst);
-        if (found < 0)
-            return -1;
-        /* What a commit has not saved, since the snapshot was given up, a takeover may have saved when it was changed in part. */
-        const bool lost = __atomic_load_n(s->entry, __ATOMIC_RELAXED) != s->number;
-        if (found == UNDO_FOUND && !lost)
-            return 0;
-        if (lost || (found == UNDO_NONE && (version & 1) &&
-                     __atomic_load_n(&at->version, __ATOMIC_RELAXED) == version))
+        /* Once the snapshot is given up its copies may be used anew, twice too: then they look as they were. */
+        if (found == UNDO_FOUND && __atomic_load_n(s->entry, __ATOMIC_RELAXED) != s->number)
+            return say_stale(f);
+        if (found == UNDO_FOUND || found < 0)
+            return found < 0 ? -1 : 0;
+        if (found == UNDO_NONE && (version & 1) &&
+            __atomic_load_n(&at->version, __ATOMIC_RELAXED) == version)
             return say_stale(f);
         if (pause_for(f, at, i, &began) < 0)
             return -1;

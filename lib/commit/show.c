@@ -48,7 +48,7 @@ static int show_all(struct file *f, struct page_set *h, bool resizes, uint64_t s
         if (!h->pages[i].pending)
             continue;
         seam_point(SEAM_FLIP, h);
-        page_turn_mark(h->pages[i].state);
+        page_mark_changing(h->pages[i].state);
     }
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];

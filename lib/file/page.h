@@ -99,10 +99,20 @@ void page_pause(unsigned i);
  * its copy, because the even version is stored before the bitmap.
  */
 
+/* In a version: the content of the page, which is marked, may have changed in part. So nobody saves it for snapshots any more
+ * (undo.h): before it got this mark it was saved, or its snapshots were given up. */
+#define PAGE_CHANGING 0x8000u
+
 /* Sets the mark, or takes it off. */
 static inline void page_turn_mark(struct page_state *s)
 {
-    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->version, (s->version + 1) & ~(uint64_t)PAGE_CHANGING, __ATOMIC_RELEASE);
+}
+
+/* Sets the mark of a page whose content changes then; it may have one. */
+static inline void page_mark_changing(struct page_state *s)
+{
+    __atomic_store_n(&s->version, ((s->version + 1) & ~1ull) | PAGE_CHANGING, __ATOMIC_RELEASE);
 }
 
 static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)

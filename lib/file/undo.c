@@ -59,20 +59,23 @@ static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
     return false;
 }
 
-/* Frees the entries of dead processes. */
+/* Gives up the snapshots of dead processes. Not free: a process that gets the line meanwhile may have begun the same one, and begins again. */
 static void forget_dead(struct shared *s)
 {
     for (unsigned line = 1; line <= entries(s) / UNDO_WORDS; line++) {
         uint64_t *words = line_at(s, line), was[UNDO_WORDS], any = 0;
-        for (unsigned i = 0; i < UNDO_WORDS; i++)
-            any |= was[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+        for (unsigned i = 0; i < UNDO_WORDS; i++) {
+            was[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+            any |= is_snapshot(was[i]);
+        }
         /* A process sees its own locks as free. */
         if (!any || s->table_lines[line / 64] >> line % 64 & 1 ||
             locks_ask(s->table_fd, line, 1) != LOCKS_FREE)
             continue;
         for (unsigned i = 0; i < UNDO_WORDS; i++)
-            (void)__atomic_compare_exchange_n(&words[i], &was[i], UNDO_FREE, false,
-                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            if (is_snapshot(was[i]))
+                (void)__atomic_compare_exchange_n(&words[i], &was[i], UNDO_LOST, false,
+                                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
 }
 
@@ -250,7 +253,8 @@ void undo_begin(struct undo *u, struct file *f)
 {
     struct shared *s = &f->shared;
     struct shared_undo *h = &s->header->undo;
-    *u = (struct undo){.f = f, .number = h->shown + 1};
+    const uint64_t shown = h->shown; /* not trusted: without a number `showing` would stay held */
+    *u = (struct undo){.f = f, .number = shown + 1 > UNDO_FIRST ? shown + 1 : UNDO_FIRST + 1};
     __atomic_store_n(&h->begun, u->number, __ATOMIC_RELEASE);
     /* Before the look at the table: pairs with the one in snapshot.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -269,7 +273,8 @@ void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
 {
     const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_RELAXED),
                    from = page_content(version);
-    if (!version || !u->newest || u->newest < from || from >= u->number)
+    if (!version || (version & PAGE_CHANGING) || !u->newest || u->newest < from ||
+        from >= u->number)
         return;
     struct file *f = u->f;
     struct shared_undo *h = &f->shared.header->undo;

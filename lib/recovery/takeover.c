@@ -120,6 +120,7 @@ static int begin_number(struct dead *p)
     return 0;
 }
 
+/* Then all may change; another process that has to go on here saves nothing of it. */
 static void save_all(struct dead *p)
 {
     if (!p->undo.number)
@@ -128,6 +129,9 @@ static void save_all(struct dead *p)
         if (p->pages[i].page < DEAD_LOCK)
             undo_save(&p->undo, p->pages[i].page, p->pages[i].state);
     undo_saved(&p->undo);
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (is_flipping(p->pages[i].state))
+            page_mark_changing(p->pages[i].state);
 }
 
 static void end_number(const struct dead *p)
@@ -363,8 +367,12 @@ static int recover(struct dead *p)
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         unmark_all(p);
-        if (p->took) /* else some of it may have become visible: nobody else gets that number */
+        if (p->took) { /* else some of it may have become visible: nobody else gets that number */
+            struct shared_undo *u = &sh->header->undo;
+            __atomic_store_n(&u->begun, u->shown,
+                             __ATOMIC_RELEASE); /* for ato_snapshot_is_newest() */
             end_number(p);
+        }
         return -1;
     }
     reload(p);
