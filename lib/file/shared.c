@@ -35,7 +35,7 @@ static const char *table_name(char to[TABLE_NAME], const struct shared *s)
 int shared_unlink(const struct shared *s, const struct shared_header *h)
 {
     char table[TABLE_NAME];
-    if (__atomic_load_n(&h->numbered, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&h->undo.most, __ATOMIC_RELAXED)) /* set before there is a table */
         (void)fsops->shm_unlink(table_name(table, s));
     return fsops->shm_unlink(s->name);
 }

@@ -96,9 +96,9 @@ struct shared_undo {
     uint64_t begun,
         shown; /* numbers of the last commit that has begun to become visible, and that is visible */
     /* Changed by the holder of `showing`. */
-    uint64_t most;             /* copies that the undo area may have; set with the attach lock */
-    uint64_t made;             /* those that have space */
-    uint64_t hand;             /* where the next free one is looked for */
+    uint64_t most; /* copies that there may be; set with the attach lock, before there is a table */
+    uint64_t made; /* those that have space */
+    uint64_t hand; /* where the next free one is looked for */
     uint32_t edition;          /* odd: the lists are being changed */
     struct page_state showing; /* held while a commit with a number becomes visible */
 };

@@ -315,6 +315,7 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
         const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
                        from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
         at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
+        seam_point(SEAM_VERSION, f);
         if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) != page || number < from || number >= until)
             continue;
         RACES_MEANT_BEGIN(); /* it may be used anew meanwhile */
@@ -340,11 +341,11 @@ int undo_number(struct file *f, uint64_t bytes)
     struct shared_header *h = s->header;
     if (__atomic_load_n(&h->numbered, __ATOMIC_ACQUIRE))
         return 0;
+    __atomic_store_n(&h->undo.most, bytes / sizeof(struct undo_copy), __ATOMIC_RELEASE);
     /* The table last: after a failure it is not open. */
     if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0 ||
         shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true) < 0)
         return -1;
-    h->undo.most = bytes / sizeof(struct undo_copy);
     __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
     return 0;
 }
