@@ -253,7 +253,8 @@ void undo_begin(struct undo *u, struct file *f)
 {
     struct shared *s = &f->shared;
     struct shared_undo *h = &s->header->undo;
-    *u = (struct undo){.f = f, .number = h->shown + 1};
+    const uint64_t shown = h->shown; /* not trusted: without a number `showing` would stay held */
+    *u = (struct undo){.f = f, .number = shown + 1 > UNDO_FIRST ? shown + 1 : UNDO_FIRST + 1};
     __atomic_store_n(&h->begun, u->number, __ATOMIC_RELEASE);
     /* Before the look at the table: pairs with the one in snapshot.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -367,8 +367,12 @@ static int recover(struct dead *p)
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         unmark_all(p);
-        if (p->took) /* else some of it may have become visible: nobody else gets that number */
+        if (p->took) { /* else some of it may have become visible: nobody else gets that number */
+            struct shared_undo *u = &sh->header->undo;
+            __atomic_store_n(&u->begun, u->shown,
+                             __ATOMIC_RELEASE); /* for ato_snapshot_is_newest() */
             end_number(p);
+        }
         return -1;
     }
     reload(p);

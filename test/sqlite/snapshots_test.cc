@@ -210,13 +210,13 @@ TEST_F(SqliteSnapshots, OfManyThreadsSeeNoPartOfATransaction)
     for (int i = 0; i < 2; i++)
         threads.emplace_back([&] {
             const Db own(path());
-            while (!over) {
+            do {
                 own.run("BEGIN");
                 for (int n = 0; n < 3; n++)
                     wrong += own.number("SELECT sum(n) FROM bank") != 50000;
                 own.run("COMMIT");
                 sums++;
-            }
+            } while (!over);
         });
     for (std::thread &t : threads)
         t.join();
