@@ -398,7 +398,9 @@ inline recover()
                 d_step { fails++; failed = 1 };
                 unmark_all();
                 if
-                :: took || RELEASES -> showing = 0
+                :: took || RELEASES ->
+                    d_step { begun = (took -> shown : begun) };
+                    showing = 0
                 :: else
                 fi
             :: true ->
