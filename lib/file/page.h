@@ -9,7 +9,7 @@
  *   P3  After a release, the next thread to reserve the page sees everything that the releasing thread stored.
  *       That includes non-temporal stores: a commit fences them, and so does W4 in page_set_reserve.c.
  *
- * Two models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml has marks. If you
+ * Models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml and snapshot.pml have marks. If you
  * change the order of steps here, change the model too.
  */
 #ifndef ATO_LIB_FILE_PAGE_H
