@@ -169,6 +169,37 @@ TEST_F(SqliteLittleMemory, SnapshotsAreGivenUpWhenTheirMemoryIsUsedUp)
     EXPECT_EQ(reader.text("PRAGMA integrity_check"), "ok");
 }
 
+/* SQLite has no way to undo a half of a statement when a read fails. */
+TEST_F(SqliteLittleMemory, SnapshotsGivenUpInAStatementThatWritesUndoTheTransaction)
+{
+    make("b.db");
+    MUST(writer, fill("t", 1000, 1400));
+    MUST(reader, "COMMIT; ATTACH '" + uri(path("b.db")) + "' AS b; PRAGMA cache_size = 1; BEGIN");
+    ASSERT_EQ(reader.number("SELECT count(*) FROM t WHERE a < 1000"), 4);
+    MUST(reader, "DELETE FROM b.t");
+    MUST(writer, "UPDATE t SET b = randomblob(400) WHERE a > 1100");
+    EXPECT_EQ(reader.run("INSERT INTO b.t SELECT * FROM t"), SQLITE_IOERR);
+    EXPECT_NE(sqlite3_get_autocommit(reader.handle), 0);
+    EXPECT_EQ(reader.number("SELECT count(*) FROM b.t"), 3);
+}
+
+/* SQLite counts only the first change of such a connection. */
+TEST_F(SqliteSnapshots, NobodyElseReadsInExclusiveMode)
+{
+    MUST(reader, "COMMIT");
+    MUST(writer, "PRAGMA locking_mode = exclusive; UPDATE t SET b = 1 WHERE a = 1");
+    EXPECT_EQ(reader.run("SELECT * FROM t"), SQLITE_BUSY);
+    MUST(writer, "UPDATE t SET b = 5 WHERE a = 1; PRAGMA locking_mode = normal; SELECT * FROM t");
+    EXPECT_EQ(reader.number("SELECT b FROM t WHERE a = 1"), 5);
+    /* The pragma without a name holds for attached databases, too. */
+    make("b.db");
+    Db other_reader(path("b.db"), "lock_wait_ms=0");
+    MUST(other_reader, "UPDATE t SET b = 0 WHERE a = 1");
+    MUST(writer, "ATTACH '" + uri(path("b.db"), "lock_wait_ms=0") +
+                     "' AS b; PRAGMA locking_mode = exclusive; UPDATE b.t SET b = 1 WHERE a = 1");
+    EXPECT_EQ(other_reader.run("SELECT * FROM t"), SQLITE_BUSY);
+}
+
 /* Its own commit is what it sees next, also while a statement of it goes on. */
 TEST_F(SqliteSnapshots, MoveOnWithTheConnectionsOwnCommit)
 {
