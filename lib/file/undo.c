@@ -9,7 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/statvfs.h>
+#include <sys/vfs.h>
 
 /* A saved page. */
 struct undo_copy {
@@ -182,9 +182,9 @@ static bool make_more(struct shared *s)
     const uint64_t at = shared_undo_at(s) + COPIES_AT + made * sizeof(struct undo_copy);
     struct report_kept before;
     report_keep(&before);
-    struct statvfs fs; /* a quarter stays for the states of pages, of all files */
+    struct statfs fs; /* a quarter stays for the states of pages, of all files */
     const bool done =
-        n && fstatvfs(s->fd, &fs) == 0 && fs.f_bavail > fs.f_blocks / 4 &&
+        n && fstatfs(s->fd, &fs) == 0 && fs.f_bavail > fs.f_blocks / 4 &&
         copy_at(s, made + n - 1) &&
         shared_allocate(s, at, n * sizeof(struct undo_copy), "pages that snapshots see") == 0;
     if (!done) {
@@ -289,7 +289,7 @@ void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
     copy_gather_range(f->persist.kernel, c->bytes, file_o(f, page), file_r_to_read(f, page, s),
                       s->bitmap, 0, PAGE_BYTES);
     __atomic_store_n(&c->from, from, __ATOMIC_RELEASE);
-    seam_point(SEAM_FLIP, u);
+    seam_point(SEAM_SAVING, u);
     __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
 }
 
