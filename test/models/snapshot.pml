@@ -358,8 +358,6 @@ inline recover()
     if
     :: !taken[gone - 1] || lives[gone - 1] /* another process was here before */
     :: else ->
-        mark_dead(0);
-        mark_dead(1);
         /* begin_number() */
         d_step {
             busy = 0;
@@ -377,8 +375,11 @@ inline recover()
             fi
         };
         if
-        :: busy -> unmark_all()
+        :: busy
         :: else ->
+            /* find() */
+            mark_dead(0);
+            mark_dead(1);
             if
             :: n ->
                 look();

@@ -48,7 +48,7 @@ RAW = set('''
 
 # These expect that a commit waits for readers, and a reader for the commit. So they are run without snapshots (failing.c), which a VFS
 # without memory for them does, too.
-EXCLUDE = set('savepoint shared cacheflush exclusive'.split())
+EXCLUDE = set('savepoint shared cacheflush exclusive attach lock3'.split())
 
 # These find a VFS that is not atomic, that locks wrongly or that loses written bytes.
 QUICK = '''
