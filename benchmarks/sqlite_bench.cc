@@ -35,11 +35,13 @@ using cell::Work;
 /* ---- What is compared ---- */
 
 constexpr char READ[] = "SELECT n, v FROM t WHERE k = ?1";
+constexpr char ALL[] = "SELECT n, v FROM t";
 constexpr char UPDATE[] = "UPDATE t SET n = n + 1, v = ?2 WHERE k = ?1";
 constexpr char INCREMENT[] = "UPDATE t SET n = n + 1 WHERE k = ?1";
 
 const Work READER = {Work::READ, READ, 1, false, 1};
 const Work READERS = {Work::READ, READ, 1, false, 4};
+const Work HOLDER = {Work::HOLD, ALL, 1, false, 1};
 const Work WRITER = {Work::WRITE, UPDATE, 1, false, 1};
 const Work WRITER_OF_100 = {Work::WRITE, UPDATE, 100, true, 1};
 const Work RIVAL = {Work::WRITE, INCREMENT, 1, true, 1};
@@ -78,6 +80,10 @@ const std::vector<Row> ROWS = {
      "one process: one thread updates, four read",
      {{WRITER, READERS}},
      {WRITES, READS, READ_TAIL, READ_LONGEST, BUSY}},
+    {"cursor",
+     "two processes: one updates, one has a cursor over all rows that stays open",
+     {{WRITER}, {HOLDER}},
+     {WRITES, WRITE_TAIL, BUSY}},
     {ONE_WRITER, "BEGIN IMMEDIATE, update, COMMIT: one process", rivals(1), {WRITES, WRITE_TAIL}},
     {"contend/2", "the same, 2 processes", rivals(2), CONTENTION},
     {"contend/4", "the same, 4 processes", rivals(4), CONTENTION},

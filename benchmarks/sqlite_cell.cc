@@ -224,7 +224,10 @@ class Worker
         const auto begin = Clock::now();
         const auto end =
             begin + std::chrono::nanoseconds(static_cast<int64_t>(orders_.seconds * 1e9));
-        for (auto at = begin; orders_.ops ? done_ < orders_.ops : at < end;) {
+        if (work_.kind == Work::HOLD)
+            hold(end);
+        for (auto at = begin;
+             work_.kind != Work::HOLD && (orders_.ops ? done_ < orders_.ops : at < end);) {
             if (transact())
                 done_++;
             else
@@ -272,6 +275,32 @@ class Worker
         if (!well)
             random_ = before;
         return well;
+    }
+
+    /* The first commit after the database was opened waits for readers: it is over by then. */
+    void hold(Clock::time_point end)
+    {
+        enum { FIRST_MS = 50 };
+        std::this_thread::sleep_for(std::chrono::milliseconds(FIRST_MS));
+        sqlite3_stmt *sum = prepare(db_, "SELECT sum(n) FROM t");
+        execute(db_, "BEGIN");
+        bool well = sqlite3_step(sum) == SQLITE_ROW;
+        const sqlite3_int64 before = sqlite3_column_int64(sum, 0);
+        sqlite3_int64 seen = 0;
+        well = sqlite3_reset(sum) == SQLITE_OK && well && sqlite3_step(statement_) == SQLITE_ROW;
+        std::this_thread::sleep_until(end);
+        int r = well ? SQLITE_ROW : sqlite3_reset(statement_);
+        for (; r == SQLITE_ROW; r = sqlite3_step(statement_))
+            seen += sqlite3_column_int64(statement_, 0);
+        if (r == SQLITE_DONE && seen != before)
+            fail("a cursor found the sum %lld, which was %lld when it began",
+                 static_cast<long long>(seen), static_cast<long long>(before));
+        if (r != SQLITE_DONE && (r & 0xff) != SQLITE_BUSY)
+            fail_of(db_, work_.sql);
+        (r == SQLITE_DONE ? done_ : busy_)++;
+        sqlite3_reset(statement_);
+        sqlite3_finalize(sum);
+        execute(db_, "ROLLBACK");
     }
 
     bool step(sqlite3_stmt *statement)

@@ -22,7 +22,8 @@ namespace cell
 
 /* Threads that do the same. */
 struct Work {
-    enum Kind { READ, WRITE } kind;
+    /* HOLD: one transaction, which reads a row of `sql`, and the others when the time is over. */
+    enum Kind { READ, WRITE, HOLD } kind;
     const char *sql; /* ?1: a random key; ?2, if it is there: a new value */
     unsigned times;  /* so often in a transaction */
     bool begin;      /* BEGIN IMMEDIATE and COMMIT around it */
@@ -74,7 +75,7 @@ struct Thread {
 
 struct Report {
     std::vector<Thread> threads;
-    std::array<Histogram, 2> times; /* of transactions, by kind */
+    std::array<Histogram, 3> times; /* of transactions, by kind */
     double seconds = 0;
     double bytes = 0;
 

@@ -141,6 +141,10 @@ struct ato_options {
                             unless reflection_dir is set */
     uint64_t log_bytes; /* of a new log: it gets these bytes at once, and never more; 0:
                             $ATO_LOG_BYTES, else as many as it needs */
+    uint64_t
+        snapshot_bytes; /* of shared memory, at most, for what snapshots of the file see and others have
+                                changed, if this process takes the first one; 0: $ATO_SNAPSHOT_BYTES, else
+                                256 MiB */
 };
 
 struct ato_unmap_options {
@@ -332,31 +336,43 @@ int ato_deploy(const void *addr, size_t n);
 int ato_reclaim(void *addr, size_t n);
 
 /*
- * Copy the file that the mapping at `addr` belongs to, as a whole, as it was at one moment, while others go on to write to it
- * through libato. put() gets the bytes: n bytes (at most 256 KiB) that belong at `offset`. The call returns the length of the
- * copy; what put() did not get of it is zeros. put() may get a part again, with newer bytes, and parts behind that length: of
- * each part the bytes that came last count, up to the length.
+ * A snapshot: the file that the mapping at `addr` belongs to, as a whole, as it is at one moment of the call, for as long as the
+ * snapshot is open. It blocks no writer and is blocked by none. It has no part of a write or transaction that is not in it as a
+ * whole; what an open transaction or epoch has not committed is not in it. Several threads may read one snapshot.
  *
- * put() returns 0, or another value to end the call with the errno that it sets (else ECANCELED). Others that begin to write may
- * wait for it at the end, if the file is written to all the time: so it has to be quick, and must make no call on the
- * file. If the process is killed there, others go on.
+ * What others change is kept in memory for the snapshots that see it, up to ato_options.snapshot_bytes of the process that has
+ * taken the first one. If that is used up, the oldest snapshot is given up: reads of what was changed are ESTALE then. The
+ * mapping cannot be unmapped while a snapshot is open (EBUSY). A process that dies, or calls exec(), leaves none behind.
  *
- * The copy has no part of a write or transaction that is not in it as a whole. What an epoch (ATO_EPOCHS) has not
- * committed is not in it. Makes nothing durable, and gives no page a state in memory. Uses 8 bytes of memory for
- * each page that was used since the file was mapped.
- *
- * Returns the length, or -1 with errno: what put() got is no copy then.
- *   EINVAL    addr lies in no mapping, or put is NULL
+ * ato_snapshot_begin() returns a handle, or NULL with errno:
+ *   EINVAL    addr lies in no mapping
+ *   EAGAIN    too many snapshots are open; or the mapping has a read-only descriptor, and a process with write permission must
+ *             recover the file (as ato_memcpy())
+ *   EACCES    the mapping has a read-only descriptor, the caller may not write to the file, others have mapped it for writing, and
+ *             none of them has taken a snapshot yet
  *   EFBIG     the file is longer than the mapping's max_size
- *   EAGAIN    the mapping has a read-only descriptor, and the file is written to all the time, or a process with write
- *             permission must recover it (as ato_memcpy())
- *   ETIMEDOUT, EDEADLK  an open transaction, of another thread or of the calling one, changes the file's size, and others write
- *             to it all the time
- *   EBUSY, EIO, ENOMEM  as ato_memcpy()
- * Since 0.1.
+ *   ENOSPC, ENOMEM  no shared memory, or no address space, for snapshots
+ *   ENOSYS    the kernel has no membarrier(2) (Linux 4.16)
+ *   EIO, ETIMEDOUT, EBUSY  as ato_memcpy()
+ *
+ * ato_snapshot_read() copies n bytes at `offset` to dst, which lies in no mapping. Returns how many: less than n at the end of
+ * the file, 0 behind it; or -1 with errno:
+ *   ESTALE    the snapshot was given up; or the mapping has a read-only descriptor, nobody had mapped the file for writing when
+ *             the snapshot began, and it has changed since
+ *   EINVAL    no open snapshot; an offset below 0; dst is NULL or in a mapping
+ *   EAGAIN, EIO, ENOSPC, ENOMEM  as ato_memcpy()
+ *
+ * ato_snapshot_seek() returns with SEEK_END and 0 the size of the file in the snapshot, bytes; with SEEK_DATA the first offset from
+ * `offset` on where there may be other bytes than zeros, or -1 with ENXIO: there are none; or with ESTALE: another program
+ * overwrote the file (ato_set_guard()), so that what was read so far may be a mixture. One thread at a time.
+ *
+ * ato_snapshot_end() returns 0, or -1 with EINVAL. Nothing of this makes anything durable. Since 0.1.
  */
-off_t ato_snapshot(const void *addr,
-                   int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg);
+typedef struct ato_snapshot ato_snapshot;
+ato_snapshot *ato_snapshot_begin(const void *addr);
+ssize_t ato_snapshot_read(ato_snapshot *snapshot, void *dst, off_t offset, size_t n);
+off_t ato_snapshot_seek(ato_snapshot *snapshot, off_t offset, int whence);
+int ato_snapshot_end(ato_snapshot *snapshot);
 
 /* Writes are durable already: checks its arguments as msync(2) does, and that the file is in
  * order (EIO). ENOMEM: not within a mapping.

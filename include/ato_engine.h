@@ -104,6 +104,11 @@ int ato_settle(const void *addr);
  */
 int ato_check(const void *addr);
 
+/* Return 1 if nobody has committed anything to the file since the snapshot began, also this thread; 0 if somebody has; -1 with EINVAL, or
+ * ENOTSUP: the snapshot is one of a plain file. A caller that knows that nobody commits meanwhile may write what it has concluded from the
+ * snapshot. Since 0.1. */
+int ato_snapshot_is_newest(const ato_snapshot *snapshot);
+
 /* The most bytes of ato_shared(). */
 #define ATO_SHARED_MAX 65536
 

@@ -13,7 +13,6 @@
 #include "lib/read/range.h"
 #include "lib/read/read.h"
 #include "lib/read/reader.h"
-#include "lib/read/snapshot.h"
 #include "lib/transaction/claim.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/tx.h"
@@ -296,16 +295,6 @@ int ato_deploy(const void *addr, size_t n)
 int ato_reclaim(void *addr, size_t n)
 {
     return run_for_pages(addr, n, "given back", reclaim_range);
-}
-
-off_t ato_snapshot(const void *addr,
-                   int (*put)(void *arg, off_t offset, const void *bytes, size_t n), void *arg)
-{
-    struct mapping *m = table_expect(addr);
-    if (!m)
-        return -1;
-    CALL_ON(call, m);
-    return put ? snapshot_take(m, put, arg) : report_error(EINVAL, "no function takes the bytes");
 }
 
 int ato_msync(void *addr, size_t n, int flags)

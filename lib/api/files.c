@@ -81,7 +81,7 @@ void files_exit(void)
         if (f->reader || locks_try(f->pairing.lock, F_WRLCK, 0, 1) != LOCKS_MINE)
             continue;
         if (pairing_others(&f->pairing) == 0)
-            (void)fsops->shm_unlink(f->shared.name);
+            (void)shared_unlink(&f->shared, f->shared.header);
         (void)locks_drop(f->pairing.lock, 0, 1);
     }
     mutex_unlock(MUTEX_FILES);
@@ -94,6 +94,9 @@ void files_forget(void)
         /* The child did not inherit the views, and unlocks nothing: that would drop the parent's locks. */
         f->o_window.base = f->r_window.base = f->log_window.base = NULL;
         f->shared.head.base = f->shared.states.base = f->shared.placed.base = NULL;
+        if (f->shared.table.base)
+            close(f->shared.table_fd);
+        f->shared.undo.base = f->shared.table.base = NULL;
         f->pairing.manifest = NULL;
         close(f->pairing.lock); /* closed already by locks_forget(), unless its table was full */
         f->pairing.lock = -1;
@@ -223,6 +226,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
     f->logged = f->pairing.record.format == LAYOUT_LOG;
     file_set_limit(f, f->pairing.size, wish);
+    f->snapshot_bytes = wish->options->snapshot_bytes;
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
     if (check_not_mapped_twice(f) < 0 || views_map(f, &f->shared, f->pairing.size) < 0 ||

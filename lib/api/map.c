@@ -216,9 +216,9 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
                      "unmapped",
                      addr, (unsigned long long)m->length, length);
     } else if (open_total(m) && !gives_up(m)) {
-        report_error(
-            EBUSY, "an open transaction or epoch uses the mapping at %p: commit or abort it first",
-            addr);
+        report_error(EBUSY,
+                     "an open transaction, epoch or snapshot uses the mapping at %p: end it first",
+                     addr);
     } else {
         bool kept;
         CALLS_NONE(m);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/api/options.h"
 
+#include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/domain.h"
@@ -90,6 +91,9 @@ int options_domain(const struct ato_options *o)
 /* A log with room for the commit of some pages at least. */
 #define LEAST_LOG (64ull << 10)
 
+#define LEAST_UNDO (64ull << 10)
+#define MOST_UNDO  (1ull << 40)
+
 /* The folders of the file, and the bytes of its log. */
 static int take_folders(struct ato_options *o, int fd)
 {
@@ -116,6 +120,19 @@ static int take_folders(struct ato_options *o, int fd)
     if (o->reflection_dir && !*o->reflection_dir)
         o->reflection_dir = NULL;
     return 0;
+}
+
+static int take_snapshot_bytes(struct ato_options *o)
+{
+    if (!o->snapshot_bytes && number_from_environment("ATO_SNAPSHOT_BYTES", "bytes", LEAST_UNDO,
+                                                      MOST_UNDO, &o->snapshot_bytes) < 0)
+        return -1;
+    if (!o->snapshot_bytes)
+        o->snapshot_bytes = UNDO_BYTES;
+    return o->snapshot_bytes >= LEAST_UNDO && o->snapshot_bytes <= MOST_UNDO
+               ? 0
+               : report_error(EINVAL, "snapshot_bytes is %llu: it must be from %llu to %llu",
+                              (unsigned long long)o->snapshot_bytes, LEAST_UNDO, MOST_UNDO);
 }
 
 /* Sets the flag if the variable is `digit`. Returns 0; -1 with EINVAL if it is neither 0 nor 1. */
@@ -151,7 +168,8 @@ int options_complete(struct ato_options *o, const struct ato_options *given, int
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_DEFAULT)
         o->format = from_environment("ATO_FORMAT", formats, 2, "dense, sparse");
-    if (o->format < 0 || take_patience() < 0 || take_folders(o, fd) < 0)
+    if (o->format < 0 || take_patience() < 0 || take_folders(o, fd) < 0 ||
+        take_snapshot_bytes(o) < 0)
         return -1;
     if (add_flag(o, "ATO_RTM", ATO_NO_RTM, '0') < 0 ||
         add_flag(o, "ATO_FAULT_HANDLER", ATO_NO_FAULT_HANDLER, '0') < 0)

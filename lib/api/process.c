@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the library does at fork() and exit(). */
 #include "lib/api/files.h"
+#include "lib/api/snapshot.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
@@ -44,6 +45,7 @@ static void in_child(void)
         if (__atomic_load_n(&table_entries[i], __ATOMIC_RELAXED))
             table_entries[i] = NULL;
     handle_forget_all();
+    snapshot_forget_all();
     locks_forget();
     fault_forget_all();
     window_forget_all();

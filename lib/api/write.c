@@ -18,6 +18,8 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
 {
     struct file *f = at->file;
     uint64_t *word = (uint64_t *)(file_o(f, at->page) + begin / 8 * 8), value;
+    uint64_t number;
+    struct held_page changed = *at;
     int r = 0;
     if (at->state->bitmap & bitmap_touched(begin, n))
         return 1;
@@ -31,7 +33,12 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     value = *word; /* not before: a load of a hole is SIGBUS on a full tmpfs */
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
-    page_turn_mark(at->state);
+    changed.pending = 1; /* what show_begin() saves */
+    if (show_begin(f, &changed, 1, false, &number) < 0) {
+        under_way_end(under_way);
+        return -1;
+    }
+    page_mark_changing(at->state);
     persist_store_word(&f->persist, word, value);
     if (f->logged)
         r = file_fdatasync(f, f->pairing.original, "a write");
@@ -39,7 +46,8 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
-    page_unmark_changed(at->state);
+    page_unmark_changed(at->state, number);
+    show_end(f, number);
     under_way_end(under_way);
     if (r == 0)
         r = file_check(f);

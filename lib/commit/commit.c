@@ -63,7 +63,7 @@ static int commit_rtm(const struct commit *c, uint64_t words)
 {
     struct file *f = c->m->file;
     const struct persist *p = &f->persist;
-    uint64_t n = 0;
+    uint64_t n = 0, number;
     struct persist_flip few[FEW], *many HEAP = NULL, *flips = few;
     if (words > FEW && !(flips = many = malloc(words * sizeof(*many))))
         return 0;
@@ -76,6 +76,8 @@ static int commit_rtm(const struct commit *c, uint64_t words)
         flips[n++] = (struct persist_flip){show_size_word(f), manifest_encode_size(c->size)};
     if (file_check(f) < 0) /* the stores may have met a fault (fault.h), before the first flip */
         return -1;
+    if (show_begin(f, c->set->pages, c->set->n, false, &number) < 0)
+        return -1;
     /* W1. Where RTM is allowed what is visible is durable: after XEND there is nothing to flush, and at no
      * moment can half of the words be seen or lost. */
     persist_fence(p);
@@ -85,11 +87,11 @@ static int commit_rtm(const struct commit *c, uint64_t words)
         if (!done)
             count(f, COUNT_RTM_ABORTS, 1);
     }
-    if (done && file_is_poisoned(f)) /* a word may have met a fault */
-        return file_in_doubt(f, "a commit");
-    if (done)
-        show(c);
-    return done;
+    const bool doubt = done && file_is_poisoned(f); /* a word may have met a fault */
+    if (done && !doubt)
+        show(c, number);
+    show_end(f, number);
+    return doubt ? file_in_doubt(f, "a commit") : done;
 }
 
 /* Stores all words: one by itself, several by a lane. */
@@ -99,6 +101,7 @@ static int commit_words(const struct commit *c, uint64_t words)
     struct taken_lane lane = c->set->lane;
     const bool several = words > 1;
     struct lane_writer w;
+    uint64_t number;
     if (several) {
         c->set->lane.of = NULL; /* the commit gives it back */
         if (!lane.of && lanes_take(f, words, &lane) < 0)
@@ -112,7 +115,8 @@ static int commit_words(const struct commit *c, uint64_t words)
         if (c->resizes)
             lane_add(&w, LANE_SIZE, manifest_encode_size(c->size));
     }
-    if (file_check(f) < 0) { /* as in commit_rtm() */
+    if (file_check(f) < 0 || /* as in commit_rtm() */
+        show_begin(f, c->set->pages, c->set->n, false, &number) < 0) {
         if (several)
             lanes_give(&lane, false);
         return -1;
@@ -135,7 +139,9 @@ static int commit_words(const struct commit *c, uint64_t words)
     persist_fence(&f->persist);
     if (file_is_poisoned(f))
         goto doubt;
-    show(c);
+    show(c, number);
+    show_end(f, number);
+    number = 0;
     if (!several)
         return 0;
     if (lane_retire(&w) < 0)
@@ -146,6 +152,7 @@ static int commit_words(const struct commit *c, uint64_t words)
           sizeof(struct lane_commit) + words * sizeof(struct lane_word) + 8);
     return 0;
 doubt:
+    show_end(f, number);
     if (several)
         lanes_give(&lane, true);
     return file_in_doubt(f, "a commit");
@@ -211,7 +218,7 @@ int commit_each_page(struct file *f, struct page_set *h)
     seam_point(SEAM_DURABLE, h);
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].pending)
-            show_one(&h->pages[i], false);
+            show_one(&h->pages[i], false, 0);
     show_account(f, COUNTERS, slices, pages);
     return 0;
 }

@@ -58,8 +58,13 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
     const struct tally under_way = under_way_begin(at->file);
     const struct persist *p = &at->file->persist;
     struct page_state *s = at->state;
-    uint64_t value = show_bitmap(at);
+    uint64_t value = show_bitmap(at), number = 0;
     int r = 0;
+    if (__builtin_expect(file_is_numbered(at->file), 0) &&
+        show_begin(at->file, at, 1, false, &number) < 0) {
+        under_way_end(under_way);
+        return -1;
+    }
     /* persist-order W1 (readers: R1 replay_apply, R4 load_page_slow): the slices are durable before the word
      * that makes them valid. Otherwise a crash could leave a bitmap that names garbage. I1. */
     persist_fence(p);
@@ -75,9 +80,11 @@ static inline __attribute__((always_inline)) int commit_page(struct held_page *a
             r = file_in_doubt(at->file, "a commit");
         } else {
             show_account(at->file, COUNT_COMMITS_SINGLE, slices, 1);
-            show_one(at, true);
+            show_one(at, true, number);
         }
     }
+    if (__builtin_expect(number != 0, 0))
+        show_end(at->file, number);
     under_way_end(under_way);
     return r;
 }

@@ -566,7 +566,7 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
                            .pages = pages,
                            .size = c->resizes ? c->size : LOG_NO_SIZE};
     struct tally under_way = {0};
-    uint64_t end = 0;
+    uint64_t end = 0, number;
     int done;
     map_anew(f, c->set);
     if (keep_space(c->set) < 0)
@@ -577,12 +577,15 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     if (done < 0)
         return -1;
     done = wait_durable(f, end); /* L2 */
+    if (done == 0)
+        done = show_begin(f, c->set->pages, c->set->n, true, &number);
     if (done == 0) {
-        show(c);
-        if (pages)
-            show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
-                         slices, pages);
+        show(c, number);
+        show_end(f, number);
     }
+    if (done == 0 && pages)
+        show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
+                     slices, pages);
     end_record(f, under_way);
     return done;
 }

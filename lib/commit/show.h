@@ -18,8 +18,18 @@ static inline uint64_t *show_size_word(const struct file *f)
     return (uint64_t *)(f->pairing.manifest + MANIFEST_SIZE_WORD);
 }
 
-/* Makes a commit visible. Pending masks are empty then. */
-void show(const struct commit *c);
+/*
+ * With numbers (undo.h), commits become visible one after the other: takes the number of one, which is under way, and saves the pages with
+ * pending slices for snapshots. *number: 0 without numbers. Then the pages may change, and show_end() follows. A commit that may still fail
+ * waits as a plain call, for a holder that is stopped: -1 with ETIMEDOUT or another error of reservation_wait(). `late`: it is durable, and waits
+ * without end: -1 with EIO and the file poisoned.
+ */
+int show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
+               uint64_t *number);
+void show_end(struct file *f, uint64_t number);
+
+/* Makes a commit visible, with the number of show_begin(). Pending masks are empty then. */
+void show(const struct commit *c, uint64_t number);
 
 /* Returns the bitmap of a page once its pending slices are valid. */
 static inline uint64_t show_bitmap(const struct held_page *at)
@@ -37,19 +47,21 @@ static inline void show_account(const struct file *f, enum counter path, uint64_
     tally_add(t, COUNT_BYTES_TO_MEDIA, slices * SLICE_BYTES + words * 8);
 }
 
-/* Makes the flip of one page visible. Tells nothing in shared memory, since the bitmap is right before and
- * after, and takes no lock: another thread may hold it and wait for a page of this thread. I4. */
-static inline void show_one(struct held_page *at, bool changed)
+/* Makes the flip of one page visible. `changed`: its content has changed, with this number (show_begin()). I4. */
+static inline void show_one(struct held_page *at, bool changed, uint64_t number)
 {
     const uint64_t bitmap = show_bitmap(at);
     seam_point(SEAM_FLIP, at->state);
-    page_turn_mark(at->state);
+    if (changed)
+        page_mark_changing(at->state);
+    else
+        page_turn_mark(at->state);
     seam_point(SEAM_FLIPPING, at->state);
     page_set_bitmap(at->state, bitmap);
     at->pending = 0;
     seam_point(SEAM_FLIPPED, at->state);
     if (changed)
-        page_unmark_changed(at->state);
+        page_unmark_changed(at->state, number);
     else
         page_turn_mark(at->state);
 }

@@ -43,6 +43,7 @@ struct file {
     uint64_t viewed;   /* bytes of the original, in whole pages, for which there are views; grows */
     uint64_t limit;    /* bytes that the original may grow to */
     uint64_t max_size; /* the same in whole pages: what `viewed` may grow to */
+    uint64_t snapshot_bytes; /* of the undo area, if this process makes it */
     /* What every call needs lies side by side, up to the first members of `shared`. */
     struct persist persist;
     /* Views of original and reflection (views.h); writable, except a reader's. */
@@ -304,6 +305,12 @@ uint64_t file_places(const struct file *f, uint64_t size);
 static inline void file_poison(struct file *f)
 {
     __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
+}
+
+/* Returns true if commits have numbers (undo.h). What it tells holds for a commit that was noted to be under way before. */
+static inline bool file_is_numbered(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header->numbered, __ATOMIC_RELAXED) != 0;
 }
 
 static inline bool file_is_poisoned(const struct file *f)

@@ -7,11 +7,12 @@
 #include <pthread.h>
 
 enum mutex {
-    MUTEX_FILES,   /* the list of files, and each change to the mappings of the process */
-    MUTEX_LOOKING, /* while a reader may open a manifest (reader.c) */
-    MUTEX_LANES,   /* the area of a file's lanes */
-    MUTEX_GUARD,   /* the manifest record of a file */
-    MUTEX_HANDLES, /* the table of transactions */
+    MUTEX_FILES,     /* the list of files, and each change to the mappings of the process */
+    MUTEX_LOOKING,   /* while a reader may open a manifest (reader.c) */
+    MUTEX_LANES,     /* the area of a file's lanes */
+    MUTEX_GUARD,     /* the manifest record of a file */
+    MUTEX_HANDLES,   /* the table of transactions */
+    MUTEX_SNAPSHOTS, /* the table of snapshots, and how a file's snapshots are mapped */
     MUTEXES,
 };
 

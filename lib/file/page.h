@@ -9,7 +9,7 @@
  *   P3  After a release, the next thread to reserve the page sees everything that the releasing thread stored.
  *       That includes non-temporal stores: a commit fences them, and so does W4 in page_set_reserve.c.
  *
- * Two models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml has marks. If you
+ * Models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml and snapshot.pml have marks. If you
  * change the order of steps here, change the model too.
  */
 #ifndef ATO_LIB_FILE_PAGE_H
@@ -99,10 +99,20 @@ void page_pause(unsigned i);
  * its copy, because the even version is stored before the bitmap.
  */
 
+/* In a version: the content of the page, which is marked, may have changed in part. So nobody saves it for snapshots any more
+ * (undo.h): before it got this mark it was saved, or its snapshots were given up. */
+#define PAGE_CHANGING 0x8000u
+
 /* Sets the mark, or takes it off. */
 static inline void page_turn_mark(struct page_state *s)
 {
-    __atomic_store_n(&s->version, s->version + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->version, (s->version + 1) & ~(uint64_t)PAGE_CHANGING, __ATOMIC_RELEASE);
+}
+
+/* Sets the mark of a page whose content changes then; it may have one. */
+static inline void page_mark_changing(struct page_state *s)
+{
+    __atomic_store_n(&s->version, ((s->version + 1) & ~1ull) | PAGE_CHANGING, __ATOMIC_RELEASE);
 }
 
 static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)
@@ -110,17 +120,18 @@ static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)
     __atomic_store_n(&s->bitmap, bitmap, __ATOMIC_RELEASE);
 }
 
-/* Takes the mark off after a flip that has changed the page's content. A deploy only moves it from home to home:
- * page_turn_mark(). */
-static inline void page_unmark_changed(struct page_state *s)
+/* Takes the mark off after a flip that has changed the page's content, and gives that its number: of the commit, or, with
+ * `number` 0, the next one of the page. A deploy only moves content from home to home: page_turn_mark(). */
+static inline void page_unmark_changed(struct page_state *s, uint64_t number)
 {
-    __atomic_store_n(&s->version, s->version + 1 + (1ull << 32), __ATOMIC_RELEASE);
+    const uint64_t content = number ? number : (s->version >> 16) + 1;
+    __atomic_store_n(&s->version, content << 16 | 1, __ATOMIC_RELEASE);
 }
 
-/* Returns a number that is the same for two versions of a page with the same content. */
-static inline uint32_t page_content(uint64_t version)
+/* Returns the number of the content of a page that has this version. */
+static inline uint64_t page_content(uint64_t version)
 {
-    return (uint32_t)(version >> 32);
+    return version >> 16;
 }
 
 #endif

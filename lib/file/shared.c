@@ -23,6 +23,23 @@ enum { GROUPS_IN_BATCH = 256 };
 /* The least capacity: files of up to a TiB can be mapped. It costs address space only. */
 #define CAPACITY_MIN (1ull << 40)
 
+enum { TABLE_NAME = 72 };
+
+/* The name of the object with the table of snapshots. */
+static const char *table_name(char to[TABLE_NAME], const struct shared *s)
+{
+    snprintf(to, TABLE_NAME, "%s-s", s->name);
+    return to;
+}
+
+int shared_unlink(const struct shared *s, const struct shared_header *h)
+{
+    char table[TABLE_NAME];
+    if (__atomic_load_n(&h->undo.most, __ATOMIC_RELAXED)) /* set before there is a table */
+        (void)fsops->shm_unlink(table_name(table, s));
+    return fsops->shm_unlink(s->name);
+}
+
 int shared_allocate_object(int fd, const char *name, uint64_t at, uint64_t n, const char *what)
 {
     struct rlimit limit;
@@ -71,6 +88,13 @@ unsigned shared_index_bits(uint64_t places)
 /* What is mapped at first: the directory of so many pages, 1 GiB, as most files need, and so many bytes of states. */
 #define FIRST_PAGES  (1ull << 18)
 #define FIRST_STATES (1ull << 20)
+
+uint64_t shared_undo_at(const struct shared *s)
+{
+    return (s->places_at + s->capacity * sizeof(uint32_t) +
+            (8ull << shared_index_bits(LAYOUT_PLACES)) + 4095) &
+           ~4095ull;
+}
 
 /* Opens one of the object's windows, at an offset in it. */
 static int open_window(const struct shared *s, struct window *w, uint64_t at, uint64_t bytes,
@@ -211,7 +235,7 @@ static int remove_left(struct shared *s, const struct manifest_record *record,
         r > 0 && st.st_nlink == 1 &&
         (h.magic == 0 || (h.magic == SHARED_MAGIC && h.inode == record->inode &&
                           h.device == record->device && memcmp(h.id, record->id, 16) == 0));
-    if (left && fsops->shm_unlink(s->name) < 0 && fsops->ftruncate(s->fd, 0) == 0 &&
+    if (left && shared_unlink(s, &h) < 0 && fsops->ftruncate(s->fd, 0) == 0 &&
         ownership_give(file, s->fd) == 0)
         return 0;
     KEEP_ERRNO();
@@ -325,6 +349,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->inode = record->inode;
     h->device = record->device;
     h->sizing.version = 1;
+    h->undo.begun = h->undo.shown = UNDO_FIRST;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }
@@ -388,7 +413,8 @@ bool shared_is_cut(const struct shared *s)
 void shared_close(struct shared *s, bool remove)
 {
     KEEP_ERRNO();
-    if (remove && s->fd >= 0 && fsops->shm_unlink(s->name) < 0) {
+    if (remove && s->fd >= 0 &&
+        (s->header ? shared_unlink(s, s->header) : fsops->shm_unlink(s->name)) < 0) {
         report_log(REPORT_WARNING, "cannot remove the shared memory /dev/shm%s", s->name);
         (void)fsops->ftruncate(s->fd, 0); /* its memory at least */
     }
@@ -397,10 +423,64 @@ void shared_close(struct shared *s, bool remove)
     window_close(&s->head);
     window_close(&s->states);
     window_close(&s->placed);
+    window_close(&s->undo);
+    if (s->table.base)
+        close(s->table_fd);
+    window_close(&s->table);
     if (s->fd >= 0)
         close(s->fd);
     memset(s, 0, sizeof(*s));
     s->fd = -1;
+}
+
+/* A new table takes the place of what has its name: nobody uses it before `numbered` is set. */
+static int make_table(const char *name, const struct trust *file, uint64_t bytes)
+{
+    struct trust all = *file;
+    (void)fsops->shm_unlink(name);
+    const int fd = fsops->shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return report_errno(errno, "cannot make the shared memory /dev/shm%s", name);
+    all.mode |= (all.mode & 0444) >> 1;
+    if (shared_allocate_object(fd, name, 0, bytes, "snapshots") == 0) {
+        if (ownership_give(&all, fd) == 0)
+            return fd;
+        report_errno(errno, "cannot set the mode of /dev/shm%s", name);
+    }
+    KEEP_ERRNO();
+    close(fd);
+    (void)fsops->shm_unlink(name);
+    return -1;
+}
+
+int shared_open_table(struct shared *s, const struct trust *file, uint64_t bytes, bool makes)
+{
+    char name[TABLE_NAME];
+    struct stat st;
+    table_name(name, s);
+    const int fd = makes ? make_table(name, file, bytes)
+                         : fsops->shm_open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return makes ? -1 : report_errno(errno, "cannot open the shared memory /dev/shm%s", name);
+    struct window w = {.domain = PERSIST_PROCESS, .fd = fd, .prot = PROT_READ | PROT_WRITE};
+    int r = -1;
+    if (fstat(fd, &st) < 0)
+        report_errno(errno, "cannot look at the shared memory /dev/shm%s", name);
+    else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes || !ownership_maker(file, &st))
+        report_error(EACCES, "the shared memory /dev/shm%s is not that of the file's snapshots",
+                     name);
+    else if ((r = window_open(&w, bytes, bytes, &s->table_faults)) < 0)
+        window_no_room(errno, bytes, "the shared memory /dev/shm", name);
+    KEEP_ERRNO();
+    if (r < 0) {
+        close(fd);
+        if (makes)
+            (void)fsops->shm_unlink(name);
+        return -1;
+    }
+    s->table_fd = fd;
+    s->table = w;
+    return 0;
 }
 
 int shared_make_index(struct shared *s, uint64_t n)

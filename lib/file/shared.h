@@ -21,6 +21,8 @@
  *   ...         places: 4 bytes for each page of the groups, its place + 1, 0: none
  *   ...         index: places by page, as they were when the object was made
  *
+ * and in any case, from the first snapshot on, the undo area (undo.h).
+ *
  * The directory keeps memory proportional to the pages that are used, wherever they are in the file; scattered
  * writes would allocate all of a flat array.
  *
@@ -61,8 +63,7 @@ struct page_state {
     uint8_t notes;   /* changed by any thread, atomically */
     uint8_t flags;   /* changed by the holder only */
     /* Odd: `bitmap` is valid. 0: not loaded from the media yet; other even numbers: flipping. Grows with every
-     * flip, and its upper half with every one that changes the page's content (page_content()); changed by the
-     * holder only. */
+     * flip. From bit 16 on: the number of the page's content (page_content()). Changed by the holder only. */
     uint64_t version;
     uint64_t bitmap; /* as on the media, durably; changed by the holder only */
     /* The transaction of the holder that has the page (handle.h); 0: none. Set by the holder. */
@@ -86,6 +87,20 @@ struct shared_log {
     /* enum persist_domain: how a record becomes durable. Set by the first process, as all have to do the same. */
     uint64_t medium;
     struct page_state appending, syncing, checking;
+};
+
+/* The first number of a commit (undo.h). What a page counts without numbers stays below, also in 32 bits. */
+#define UNDO_FIRST (1ull << 46 | 1ull << 31)
+
+struct shared_undo {
+    uint64_t begun,
+        shown; /* numbers of the last commit that has begun to become visible, and that is visible */
+    /* Changed by the holder of `showing`. */
+    uint64_t most; /* copies that there may be; set with the attach lock, before there is a table */
+    uint64_t made; /* those that have space */
+    uint64_t hand; /* where the next free one is looked for */
+    uint32_t edition;          /* odd: the lists are being changed */
+    struct page_state showing; /* held while a commit with a number becomes visible */
 };
 
 struct page_group {
@@ -156,9 +171,10 @@ struct shared_header {
     uint64_t groups_allocated; /* groups that have space */
     uint64_t size;             /* logical size of the original, bytes */
     uint32_t poisoned;         /* a commit is in doubt: every call is EIO */
+    uint32_t numbered;         /* commits have numbers (undo.h) */
+    uint64_t cut;              /* bytes: size of a shrink under way (resize.h); UINT64_MAX: none */
+    uint64_t inode, device;    /* of the original */
     uint32_t domain;
-    uint64_t inode, device; /* of the original */
-    uint64_t cut;           /* bytes: size of a shrink under way (resize.h); UINT64_MAX: none */
     /* A transaction that others let go first (again.h): tx.first; 0: none. */
     uint64_t first;
     uint64_t entered;    /* number of slots given out so far */
@@ -176,6 +192,7 @@ struct shared_header {
      * with its content. */
     struct page_state sizing;
     struct shared_log log;
+    struct shared_undo undo;
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
@@ -184,7 +201,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 21
+#define SHARED_VERSION 22
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */
@@ -217,8 +234,12 @@ struct shared {
     uint64_t capacity, groups_at, places_at;
     uint64_t pages;                     /* whose entries of the directory are mapped; grows */
     struct window head, states, placed; /* up to the groups; groups; places and index */
-    struct fault_target *faults;        /* NULL: not mapped yet */
-    int fd;
+    /* Of snapshots (undo.h): the undo area, and the table, whose faults are not the file's. .base NULL: not mapped yet. */
+    struct window undo, table;
+    struct fault_target table_faults;
+    uint64_t table_lines[8];     /* a bit for each line of the table that is this process's */
+    struct fault_target *faults; /* NULL: not mapped yet */
+    int fd, table_fd;            /* table_fd: valid if the table is mapped */
     char name[64];
 };
 
@@ -251,6 +272,16 @@ int shared_reach_all(struct shared *s);
 
 /* Returns true if another program made the object shorter. */
 bool shared_is_cut(const struct shared *s);
+
+/* Where the undo area begins in the object. */
+uint64_t shared_undo_at(const struct shared *s);
+
+/* Opens the table of snapshots, which `makes` makes anew. Its owner and group are those of the original, and whoever may read that may
+ * write to it. Returns 0; -1 with a sentence. */
+int shared_open_table(struct shared *s, const struct trust *file, uint64_t bytes, bool makes);
+
+/* Removes the object that has that header, and its table of snapshots. Returns shm_unlink() of the object. */
+int shared_unlink(const struct shared *s, const struct shared_header *h);
 
 /* Gives a range of the object space, so that it may be touched. `what`: for the sentence. Returns 0; -1 with ENOSPC, EFBIG. */
 int shared_allocate(struct shared *s, uint64_t at, uint64_t n, const char *what);

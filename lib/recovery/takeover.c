@@ -7,7 +7,10 @@
 #include "lib/recovery/takeover.h"
 
 #include "lib/file/attach.h"
+#include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/file/under_way.h"
+#include "lib/file/undo.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
 #include "reflection/pairing/length.h"
@@ -36,6 +39,9 @@ struct dead {
     struct file *file;
     uint32_t holder; /* as in page_state.holder */
     struct replay media;
+    struct undo undo; /* what it has committed becomes visible as one commit */
+    bool took;        /* `showing` was free */
+    bool commits;     /* it may have died in a commit. Else no content has changed */
     struct dead_page *pages;
     uint64_t npages;
     bool in_place; /* words of the original, too */
@@ -82,10 +88,66 @@ static int find(struct dead *p)
                : add(p, &sh->header->sizing, DEAD_SIZE);
 }
 
-static void unmark(struct page_state *s)
+/* ---- the number ---- */
+
+/* Was a thread of the process in a commit, or is that not known, since the slot is another one's? */
+static bool was_committing(const struct shared *s, uint32_t holder)
 {
-    if (is_flipping(s))
-        page_unmark_changed(s);
+    const unsigned slot = shared_slot_of(holder), threads = under_way_threads(s, slot);
+    if (shared_holder_of(s, slot) != holder)
+        return true;
+    for (unsigned thread = 0; thread < threads; thread++)
+        if (under_way_look(s, slot, thread) & UNDER_WAY_NOW)
+            return true;
+    return false;
+}
+
+/* With numbers (undo.h), `showing` is held for the dead process: should this one die too, the next one goes on as here. So all that it
+ * had made visible of a commit gets the same number again, and what it had saved stays. Returns 0; 1: wait for another holder. */
+static int begin_number(struct dead *p)
+{
+    struct file *f = p->file;
+    struct page_state *showing = &f->shared.header->undo.showing;
+    uint32_t holder = 0;
+    p->undo = (struct undo){.f = f};
+    p->commits = was_committing(&f->shared, p->holder);
+    if (!file_is_numbered(f) || !p->commits)
+        return 0;
+    p->took = __atomic_compare_exchange_n(&showing->holder, &holder, p->holder, false,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    if (!p->took && holder != p->holder)
+        return 1;
+    undo_begin(&p->undo, f);
+    return 0;
+}
+
+/* Then all may change; another process that has to go on here saves nothing of it. */
+static void save_all(struct dead *p)
+{
+    if (!p->undo.number)
+        return;
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (p->pages[i].page < DEAD_LOCK)
+            undo_save(&p->undo, p->pages[i].page, p->pages[i].state);
+    undo_saved(&p->undo);
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (is_flipping(p->pages[i].state))
+            page_mark_changing(p->pages[i].state);
+}
+
+static void end_number(const struct dead *p)
+{
+    struct page_state *showing = &p->file->shared.header->undo.showing;
+    if (__atomic_load_n(&showing->holder, __ATOMIC_RELAXED) == p->holder)
+        page_release(showing);
+}
+
+/* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
+static void unmark_all(const struct dead *p)
+{
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (!p->pages[i].showed && is_flipping(p->pages[i].state))
+            page_turn_mark(p->pages[i].state);
 }
 
 /* ---- what is in the log ---- */
@@ -253,12 +315,18 @@ static void release(struct dead *p)
     for (uint64_t i = 0; i < p->npages; i++) {
         const struct dead_page *at = &p->pages[i];
         seam_point(SEAM_FLIPPED, p);
-        unmark(at->state);
+        if (is_flipping(at->state) && p->commits)
+            page_unmark_changed(at->state, p->undo.number);
+        else if (is_flipping(at->state))
+            page_turn_mark(at->state);
         if (at->page == DEAD_SIZE)
             __atomic_store_n(&h->cut, UINT64_MAX, __ATOMIC_RELEASE);
         __atomic_store_n(&at->state->tx, 0, __ATOMIC_RELAXED);
         page_release(at->state);
     }
+    if (p->undo.number)
+        undo_end(p->file, p->undo.number);
+    end_number(p);
     report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
                p->file->pairing.path);
 }
@@ -282,7 +350,7 @@ static int check_manifest(const struct pairing *pr)
                         pr->path, pairing_way_out(pr));
 }
 
-/* With the attach lock. */
+/* With the attach lock. Returns 0; 1: another process has `showing`; -1 with errno. */
 static int recover(struct dead *p)
 {
     struct shared *sh = &p->file->shared;
@@ -290,15 +358,22 @@ static int recover(struct dead *p)
     /* If the slot was given to another process its lanes are not touched: what is left of the dead one are pages. */
     const bool has_slot = shared_holder_of(sh, slot) == p->holder;
     const bool has_long = __atomic_load_n(&sh->header->long_lane, __ATOMIC_RELAXED) == p->holder;
-    if (replay_open(&p->media, &p->file->pairing) < 0)
-        return -1;
-    if (find(p) < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
+    const int busy = replay_open(&p->media, &p->file->pairing) < 0 ? -1 : begin_number(p);
+    if (busy)
+        return busy;
+    const int found = find(p);
+    if (found == 0)
+        save_all(p); /* before anything of it changes */
+    if (found < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
-        /* Takes off the marks that add() has set: memory is as before for readers, and the pages stay with the dead process. */
-        for (uint64_t i = 0; i < p->npages; i++)
-            if (!p->pages[i].showed)
-                unmark(p->pages[i].state);
+        unmark_all(p);
+        if (p->took) { /* else some of it may have become visible: nobody else gets that number */
+            struct shared_undo *u = &sh->header->undo;
+            __atomic_store_n(&u->begun, u->shown,
+                             __ATOMIC_RELEASE); /* for ato_snapshot_is_newest() */
+            end_number(p);
+        }
         return -1;
     }
     reload(p);
@@ -313,10 +388,29 @@ static int recover(struct dead *p)
 
 /* ---- which processes are dead ---- */
 
+/* How long `showing` is waited for. */
+#define BUSY_NS (10ull * 1000 * 1000 * 1000)
+
+/* Returns as recover(). */
+static int take_over_once(struct file *f, uint32_t holder)
+{
+    struct dead p = {.file = f, .holder = holder, .media.fd = -1};
+    if (attach_lock(f) < 0)
+        return -1;
+    int r = check_manifest(&f->pairing);
+    if (r == 0 && attach_is_dead(f, holder)) /* or another process has done it */
+        r = recover(&p);
+    {
+        KEEP_ERRNO();
+        replay_close(&p.media);
+        free(p.pages);
+    }
+    return attach_unlock(f) < 0 ? -1 : r;
+}
+
 int takeover(struct file *f, uint32_t holder)
 {
-    struct pairing *pr = &f->pairing;
-    struct dead p = {.file = f, .holder = holder, .media.fd = -1};
+    const struct page_state *showing = &f->shared.header->undo.showing;
     if (!attach_is_dead(f, holder))
         return 0;
     /* Nobody needs what it held, and the next map recovers the file. */
@@ -326,21 +420,24 @@ int takeover(struct file *f, uint32_t holder)
         return report_error(EAGAIN,
                             "a dead process has pages of %s reserved: a process that may write to "
                             "the file has to free them, by mapping it",
-                            pr->path);
+                            f->pairing.path);
     /* What another program did to the file meanwhile must not be mixed with what the dead process committed. */
-    if (growth_check(pr) < 0)
+    if (growth_check(&f->pairing) < 0)
         return -1;
-    if (attach_lock(f) < 0)
-        return -1;
-    int r = check_manifest(pr);
-    if (r == 0 && attach_is_dead(f, holder)) /* or another process has done it */
-        r = recover(&p);
-    {
-        KEEP_ERRNO();
-        replay_close(&p.media);
-        free(p.pages);
+    const uint64_t until = clock_ns() + BUSY_NS;
+    int r;
+    for (unsigned i = 0; (r = take_over_once(f, holder)) > 0; i++) {
+        if (clock_ns() >= until)
+            return report_error(ETIMEDOUT,
+                                "a commit to %s does not end: its process may be stopped",
+                                f->pairing.path);
+        /* A living one releases it without a wait; another dead one comes first. */
+        if (file_check(f) < 0 ||
+            takeover(f, __atomic_load_n(&showing->holder, __ATOMIC_RELAXED)) < 0)
+            return -1;
+        page_pause(i);
     }
-    return attach_unlock(f) < 0 ? -1 : r;
+    return r;
 }
 
 int takeover_all(struct file *f)

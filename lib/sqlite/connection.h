@@ -48,6 +48,10 @@ struct connection {
     pthread_mutex_t in_call; /* held in a call: the view stays mapped (database.c, at_exit()) */
     int error;               /* errno when the call began */
     int lock;                /* SQLITE_LOCK_... */
+    ato_snapshot *snapshot;  /* what it reads below RESERVED (share_memory.h); NULL */
+    bool keeps_locks;        /* PRAGMA locking_mode=exclusive. Atomic. */
+    bool committed;          /* since it got EXCLUSIVE */
+    bool excludes_all;       /* its EXCLUSIVE in memory keeps those out who read snapshots */
     int line;                /* of its locks in memory (locks.h); -1: none yet */
     int (*busy)(void *);     /* SQLite's busy handler: is it to be tried again? NULL: not known */
     void *busy_arg;
@@ -95,6 +99,17 @@ static inline bool connection_writes(const struct connection *c)
 {
     return __atomic_load_n(&c->lock, __ATOMIC_RELAXED) >= SQLITE_LOCK_RESERVED;
 }
+
+/* Ends the snapshot that the connection reads, if it does. */
+static inline void connection_unsee(struct connection *c)
+{
+    if (c->snapshot)
+        (void)ato_snapshot_end(c->snapshot);
+    c->snapshot = NULL;
+}
+
+/* Connections with keeps_locks. Atomic. */
+extern unsigned connection_keepers;
 
 /* Returns how many nanoseconds a lock is waited for, whatever the busy handler says. */
 static inline uint64_t connection_wait(const struct connection *c)

@@ -23,6 +23,18 @@ static int failed(const struct connection *c, int code, const char *what)
     return c->db->fd < 0 ? fault_of_fork(code, c->name) : fault_of_libato(code, what, c->name);
 }
 
+/* A connection that has RESERVED reads what is newest: nobody else commits. */
+static bool sees_snapshot(const struct connection *c)
+{
+    return c->snapshot && !connection_writes(c);
+}
+
+/* Does the connection of SQLite's write, to any database? Then SQLite rolls all back after SQLITE_IOERR: half a statement would stay else. */
+static bool is_writing(const struct connection *c)
+{
+    return !c->user || !*c->user || sqlite3_txn_state(*c->user, NULL) == SQLITE_TXN_WRITE;
+}
+
 /* ---- length ---- */
 
 int data_length(struct connection *c, sqlite3_int64 *size)
@@ -47,7 +59,9 @@ int data_length(struct connection *c, sqlite3_int64 *size)
     }
     if (!c->pending.view)
         return c->below->xFileSize(c->file, size);
-    *size = c->pending.tx ? c->pending.size : (sqlite3_int64)ato_size(c->pending.view);
+    *size = c->pending.tx      ? c->pending.size
+            : sees_snapshot(c) ? (sqlite3_int64)ato_snapshot_seek(c->snapshot, 0, SEEK_END)
+                               : (sqlite3_int64)ato_size(c->pending.view);
     if (*size < 0)
         return failed(c, SQLITE_IOERR_FSTAT, "cannot find the size of");
     /* libato gives the end of the mapping as the size of a longer file. */
@@ -83,6 +97,7 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     if (!c->plain && !c->pending.view)
         return c->below->xRead(c->file, to, n, offset);
     const char *view = c->plain ? c->plain : c->pending.view;
+    const bool sees = sees_snapshot(c);
     if (__atomic_load_n(&c->db->overwritten, __ATOMIC_RELAXED)) /* it has been told */
         return SQLITE_IOERR_DATA;
     sqlite3_int64 size;
@@ -93,8 +108,11 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     const int some = there >= n ? n : there > 0 ? (int)there : 0;
     if (some && c->pending.tx)
         r = read_staged(c, to, some, offset);
-    else if (some && !ato_memcpy(to, view + offset, (size_t)some))
-        r = failed(c, SQLITE_IOERR_READ, "cannot read");
+    else if (some && (sees ? ato_snapshot_read(c->snapshot, to, offset, (size_t)some) != some
+                           : !ato_memcpy(to, view + offset, (size_t)some)))
+        r = failed(
+            c, sees && errno == ESTALE && !is_writing(c) ? SQLITE_BUSY_SNAPSHOT : SQLITE_IOERR_READ,
+            "cannot read");
     if (r != SQLITE_OK)
         return r;
     if (some == n)
@@ -222,7 +240,10 @@ static int begin_to_stage(struct connection *c, int code)
     c->commits = false;
     c->ends_at = 0;
     c->complete = false;
-    int r = check_unchanged(c);
+    /* It kept EXCLUSIVE over a commit: SQLite does not tell others of what follows (is_alone()). */
+    int r = c->committed ? share_memory_exclude_all(c) : SQLITE_OK;
+    if (r == SQLITE_OK)
+        r = check_unchanged(c);
     if (r == SQLITE_OK)
         r = data_delete_left_journal(c);
     if (r == SQLITE_OK)
@@ -321,11 +342,14 @@ int data_go_below(struct connection *c, int (*put_journal)(void *journal, bool d
 {
     const bool is_staged = c->pending.tx;
     const sqlite3_int64 size = c->pending.size;
+    int r = share_memory_exclude_all(c);
+    if (r != SQLITE_OK)
+        return r;
     char *pieces = NULL;
     size_t bytes = 0;
     struct piece p;
     FILE *to = open_memstream(&pieces, &bytes);
-    int r = !to ? SQLITE_IOERR_NOMEM : is_staged ? collect(c, to) : check_unchanged(c);
+    r = !to ? SQLITE_IOERR_NOMEM : is_staged ? collect(c, to) : check_unchanged(c);
     if (r == SQLITE_OK && !c->db->memory && c->lock == SQLITE_LOCK_EXCLUSIVE &&
         !locks_are_held(c->db->fd))
         r = fault_of_lost_locks(c);
@@ -406,6 +430,8 @@ int data_write(struct connection *c, const void *from, int n, sqlite3_int64 offs
     int r;
     if (stages(c)) {
         r = begin_to_stage(c, SQLITE_IOERR_WRITE);
+        if (r == SQLITE_OK && offset == 0 && n >= MASK_HEADER && mask_is_wal(from))
+            r = share_memory_exclude_all(c);
         if (r == SQLITE_OK && stage(c, from, n, offset) < 0)
             r = failed(c, SQLITE_IOERR_WRITE, "cannot write to");
         c->commits = r == SQLITE_OK && (c->commits || offset == 0);

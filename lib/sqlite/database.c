@@ -501,6 +501,7 @@ static void leave(struct database *db)
         in_call = in_call->next;
     for (struct connection *c = in_call ? NULL : db->connections; c; c = c->next) {
         pending_abort(&c->pending);
+        connection_unsee(c);
         c->pending.view = NULL;
         fast |= c->wants.unmap_fast;
     }

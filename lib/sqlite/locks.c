@@ -17,14 +17,14 @@ enum { FIRST_DOOR = 0x40000002, DOORS = 510 };
 /*
  * A word, the writer's or a line's:
  *
- *   bits 0-1    a line's: SHARED; the writer's: RESERVED or PENDING
+ *   bits 0-1    a line's: SEES or SHARES; the writer's: RESERVED, FOR_COMMIT or FOR_ALL
  *   bits 2-15   the line
  *   bits 16-31  the door
  *   bits 32-63  the number of the process
  *
  * 0: nobody's.
  */
-enum { SHARED = 1, RESERVED = 1, PENDING = 2, STATE = 3 };
+enum { SEES = 1, SHARES, RESERVED = 1, FOR_COMMIT, FOR_ALL, STATE = 3 };
 #define OWNER (~0ull << 16)
 
 struct line {
@@ -306,19 +306,25 @@ void locks_unshare(struct locks *l, int line)
     /* order[lock-words]: before the look at the writer, who may have looked at the line before. */
     (void)SWAP(&l->words->lines[line].word, word_of(l, line));
     const uint64_t writer = LOAD(&l->words->writer);
-    if (writer & PENDING)
+    if ((writer & STATE) > RESERVED)
         (void)wake(&line_of(l, writer)->asleep, 1);
 }
 
-enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
+/* Does the writer keep a reader out? */
+static bool keeps_out(uint64_t writer, bool sees)
+{
+    return (writer & STATE) > (sees ? FOR_COMMIT : RESERVED);
+}
+
+enum locks_result locks_share(struct locks *l, int line, bool sees, uint64_t wait)
 {
     struct wait w = {.futex = &l->words->readers, .length = wait};
     enum locks_result r = LOCKS_OK;
     while (r == LOCKS_OK) {
         /* order[lock-words]: before the look at the writer. Pairs with the store of PENDING. */
-        (void)SWAP(&l->words->lines[line].word, word_of(l, line) | SHARED);
+        (void)SWAP(&l->words->lines[line].word, word_of(l, line) | (sees ? SEES : SHARES));
         uint64_t writer = LOAD(&l->words->writer);
-        if (!(writer & PENDING) || is_mine(l, line, writer))
+        if (!keeps_out(writer, sees) || is_mine(l, line, writer))
             return LOCKS_OK;
         locks_unshare(l, line);
         w.spins = SPINS;
@@ -328,7 +334,7 @@ enum locks_result locks_share(struct locks *l, int line, uint64_t wait)
             if (w.sleeps)
                 STORE(w.futex, 1);
             writer = LOAD(&l->words->writer);
-        } while (r == LOCKS_OK && writer & PENDING);
+        } while (r == LOCKS_OK && keeps_out(writer, sees));
     }
     return r;
 }
@@ -428,9 +434,9 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
     return r;
 }
 
-enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait)
+enum locks_result locks_exclude(struct locks *l, int line, bool all, uint64_t wait)
 {
-    const uint64_t pending = word_of(l, line) | PENDING;
+    const uint64_t pending = word_of(l, line) | (all ? FOR_ALL : FOR_COMMIT);
     struct wait w = {
         .futex = &l->words->lines[line].asleep, .length = wait, .spins = wait ? SPINS : 0};
     for (int i = 0; !is_mine(l, line, LOAD(&l->words->writer)); i++) {
@@ -448,7 +454,7 @@ enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait)
             if (w.sleeps)
                 STORE(w.futex, 1);
             const uint64_t word = LOAD(&l->words->lines[i].word);
-            if (i == (unsigned)line || !(word & SHARED))
+            if (i == (unsigned)line || (word & STATE) < (all ? SEES : SHARES))
                 break;
             const enum locks_result r = rest(l, &w, word, NAP_NS);
             if (r != LOCKS_OK)

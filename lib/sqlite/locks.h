@@ -6,8 +6,9 @@
  * when it reads. So that VFS gets SQLITE_BUSY while any process has a door, and while that VFS reads or writes nobody gets one.
  * The lock belongs to an open file description, so it also tells whether the process lives: the kernel is asked in a conflict.
  *
- * Each connection has a line, in which SHARED is a bit. RESERVED and PENDING (which EXCLUSIVE follows, when no other line has
- * SHARED) are a state in one word, that of the writer. Both words name their owner: the line, the door, and a number that no
+ * Each connection has a line, in which SHARED is a state: of one that reads a snapshot, or of one that does not. RESERVED and two kinds of
+ * PENDING (which EXCLUSIVE follows) are a state in one word, that of the writer: PENDING for all keeps all readers out, as it has to be
+ * where the file itself is written; PENDING for a commit only those that read no snapshot. Both words name their owner: the line, the door, and a number that no
  * other process had before. So a word of a dead process is never taken for one of its successor at the same door.
  *
  * The order that keeps readers and the writer apart: a reader stores SHARED, then looks at the writer's word; the writer stores
@@ -90,8 +91,8 @@ enum locks_result locks_succeed(struct locks *l);
 int locks_take_line(struct locks *l);
 void locks_drop_line(struct locks *l, int line);
 
-/* SHARED. Waits up to `wait` nanoseconds for the writer to end its commit. */
-enum locks_result locks_share(struct locks *l, int line, uint64_t wait);
+/* SHARED. sees: the line's connection is going to read a snapshot. Waits up to `wait` nanoseconds for a writer that keeps it out. */
+enum locks_result locks_share(struct locks *l, int line, bool sees, uint64_t wait);
 
 /* RESERVED, if it is free and nobody else's turn. */
 bool locks_try_reserve(struct locks *l, int line);
@@ -107,8 +108,9 @@ struct locks_place {
 enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *place,
                                 uint64_t wait);
 
-/* EXCLUSIVE, from SHARED or above. Waits for readers to end. If it is busy, the line may have PENDING. */
-enum locks_result locks_exclude(struct locks *l, int line, uint64_t wait);
+/* EXCLUSIVE, from SHARED or above. Waits for readers to end; all: also for those of snapshots. If it is busy, the line may have
+ * PENDING. */
+enum locks_result locks_exclude(struct locks *l, int line, bool all, uint64_t wait);
 
 /* Gives RESERVED and above back; and SHARED. */
 void locks_unreserve(struct locks *l, int line);

@@ -60,6 +60,7 @@ static int commit(struct connection *c)
         r = SQLITE_IOERR_FSYNC;
     if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
+    c->committed |= r == SQLITE_OK;
     if (r != SQLITE_OK)
         data_give_up(c);
     return r;
@@ -90,7 +91,7 @@ static int unlock(struct connection *c, int level)
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
         c->rollback = JOURNAL_NONE;
-    c->deletes_durably = false;
+    c->deletes_durably = c->committed = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     const int before = c->lock;
     if (level < before)
@@ -200,6 +201,15 @@ static int pragma(struct connection *c, char **words)
 
 /* ---- what SQLite has to say, and to ask ---- */
 
+unsigned connection_keepers;
+
+static void keep_locks(struct connection *c, bool keeps)
+{
+    if (keeps != c->keeps_locks)
+        __atomic_fetch_add(&connection_keepers, keeps ? 1 : -1u, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->keeps_locks, keeps, __ATOMIC_RELAXED);
+}
+
 static int control(struct connection *c, int what, void *arg)
 {
     int r;
@@ -253,6 +263,8 @@ static int control(struct connection *c, int what, void *arg)
         __atomic_store_n(&c->opener, *c->user, __ATOMIC_RELAXED);
         return c->below->xFileControl(c->file, what, arg);
     case SQLITE_FCNTL_PRAGMA:
+        if (sqlite3_stricmp(((char **)arg)[1], "locking_mode") == 0 && ((char **)arg)[2])
+            keep_locks(c, sqlite3_stricmp(((char **)arg)[2], "exclusive") == 0);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;
     default:
@@ -276,6 +288,7 @@ static int connection_close(sqlite3_file *file)
 {
     struct connection *c = enter(file);
     data_give_up(c);
+    keep_locks(c, false);
     (void)unlock(c, SQLITE_LOCK_NONE);
     share_end(c);
     const int r = leave(c, c->below->xClose(c->file));

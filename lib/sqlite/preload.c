@@ -37,7 +37,9 @@ static void look_up(void *sqlite)
     LOOK_UP(log);
     LOOK_UP(mprintf);
     LOOK_UP(next_stmt);
+    LOOK_UP(sql);
     LOOK_UP(stmt_busy);
+    LOOK_UP(strlike);
     LOOK_UP(stmt_readonly);
     LOOK_UP(stricmp);
     LOOK_UP(txn_state);

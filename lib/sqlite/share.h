@@ -10,7 +10,9 @@
  *   may not write    the process, to the file: it only reads. A reflection that it finds is mapped for the time of a transaction
  *
  * In memory (share_memory.h): a process that finds a file that is not plain, or others that share it in memory, begins that way; and one
- * that has begun very many transactions in a short time, since these locks cost less.
+ * that has begun very many transactions in a short time, since these locks cost less. There, once the file is mapped, SHARED is a
+ * snapshot (ato_snapshot_begin()), so that readers and the writer do not wait for one another, as in SQLite's WAL mode; unless the file itself is
+ * written (share_memory_exclude_all()).
  *
  * The choice is the process's, for each database, and is made when a connection gets SHARED and no other connection of the process
  * has a lock of the VFS below.

@@ -205,7 +205,7 @@ bool share_memory_go_on(struct connection *c, int level)
         return false;
     const bool may = locks_attach(l, settle, db) == LOCKS_OK && locks_succeed(l) == LOCKS_OK &&
                      (level == SQLITE_LOCK_NONE || ((c->line = locks_take_line(l)) >= 0 &&
-                                                    locks_share(l, c->line, 0) == LOCKS_OK));
+                                                    locks_share(l, c->line, false, 0) == LOCKS_OK));
     if (!may) {
         c->line = -1;
         locks_close_door(l, is_first);
@@ -283,6 +283,18 @@ static bool is_another(const struct connection *c, const void *one)
     return c != o && __atomic_load_n(&c->opener, __ATOMIC_RELAXED) == o->opener;
 }
 
+static bool keeps_locks(const struct connection *c, const void *one)
+{
+    return (c == one || is_another(c, one)) && __atomic_load_n(&c->keeps_locks, __ATOMIC_RELAXED);
+}
+
+/* With locking_mode=exclusive nobody else reads or writes: SQLite keeps SHARED, and tells others of its first change only (the change
+ * counter). The pragma comes to the main database, and holds for all. */
+static bool is_alone(const struct connection *c)
+{
+    return __atomic_load_n(&connection_keepers, __ATOMIC_RELAXED) && database_find(keeps_locks, c);
+}
+
 /* RESERVED in advance, when its turn comes. Waits for lock_wait_ms; asks: and for as long as the busy handler goes on, unless the
  * statement may write to another database that is attached. */
 static enum locks_result wait_for_turn(struct connection *c, bool asks)
@@ -303,6 +315,13 @@ static enum locks_result wait_for_turn(struct connection *c, bool asks)
     return r;
 }
 
+/* Takes a snapshot. Returns whether there is one. */
+static bool see(struct connection *c)
+{
+    c->snapshot = ato_snapshot_begin(c->pending.view);
+    return c->snapshot;
+}
+
 /* SHARED. A connection that is going to write takes RESERVED with it, and waits for its turn before it reads anything: what it
  * has read would be out of date after a later wait, and the writer would wait for it. (With a write-ahead log SQLite needs no
  * RESERVED.) The statement may write to another database only, and read this one: SQLite asks for RESERVED next, or not at all; then
@@ -311,6 +330,8 @@ static int share_line(struct connection *c)
 {
     struct locks *l = &c->db->locks;
     uint64_t wait = connection_wait(c);
+    /* With a write-ahead log others write to the file itself. */
+    bool sees = c->pending.view && !locks_say(l, LOCKS_WAL) && !is_alone(c);
     if (c->line < 0 && (c->line = locks_take_line(l)) < 0)
         return fault(SQLITE_BUSY, "%s: too many connections are open to it", c->name);
     /* Statements are only looked at if the last transaction wrote, or another one writes now. */
@@ -325,14 +346,23 @@ static int share_line(struct connection *c)
     /* Before its turn came a writer may have died whose journal is on the disk: SQLite takes one for hot if nobody has RESERVED. */
     if (c->in_advance && locks_say(l, LOCKS_WAL))
         share_memory_read_on(c);
-    do
-        r = locks_share(l, c->line, wait);
-    while (r == LOCKS_BUSY && goes_on(c, &wait));
+    for (;;) {
+        r = locks_share(l, c->line, sees, wait);
+        /* There may be a write-ahead log by now. Where there can be no snapshot, writers wait for this connection. */
+        if (r == LOCKS_OK && sees && (locks_say(l, LOCKS_WAL) || !see(c))) {
+            locks_unshare(l, c->line);
+            sees = false;
+        } else if (r != LOCKS_BUSY || !goes_on(c, &wait)) {
+            break;
+        }
+    }
     int result = result_of(c, r);
     /* One that is going to write looks before it stages anything. */
     if (r == LOCKS_OK && !c->in_advance &&
-        (result = database_check_mask(c->db, c->name)) != SQLITE_OK)
+        (result = database_check_mask(c->db, c->name)) != SQLITE_OK) {
+        connection_unsee(c);
         locks_unshare(l, c->line);
+    }
     if (result != SQLITE_OK)
         share_memory_read_on(c);
     return result;
@@ -350,6 +380,7 @@ static int share(struct connection *c)
             r = map_written(c, false);
             pthread_mutex_unlock(&db->mapping);
         }
+        c->pending.view = __atomic_load_n(&db->view, __ATOMIC_ACQUIRE);
         if (r == SQLITE_OK)
             r = share_line(c);
         if (r != SQLITE_OK)
@@ -392,8 +423,13 @@ static int reserve(struct connection *c)
     if (take_advance(c))
         return SQLITE_OK;
     for (int i = 0; i < 2 && r == SQLITE_OK && !is_reserved; i++) {
-        if (locks_try_reserve(l, c->line))
-            return SQLITE_OK;
+        if (locks_try_reserve(l, c->line)) {
+            if (!c->snapshot || ato_snapshot_is_newest(c->snapshot) == 1)
+                return SQLITE_OK;
+            /* Others have committed since it began. As in WAL mode: it ends the transaction, or reads on. */
+            locks_unreserve(l, c->line);
+            return SQLITE_BUSY_SNAPSHOT;
+        }
         r = result_of(c, locks_look(l, &is_reserved));
     }
     return r == SQLITE_OK ? SQLITE_BUSY : r;
@@ -401,24 +437,61 @@ static int reserve(struct connection *c)
 
 /* EXCLUSIVE. Without RESERVED it is to close a write-ahead log, or to begin one: SQLite itself does not wait then. All connections
  * of that database have SHARED for as long as they are open. */
-static int exclude(struct connection *c)
+static int exclude(struct connection *c, bool all)
 {
     const bool waits = c->lock >= SQLITE_LOCK_RESERVED;
     uint64_t wait = waits ? connection_wait(c) : 0;
     enum locks_result r;
     (void)take_advance(c);
     do
-        r = locks_exclude(&c->db->locks, c->line, wait);
+        r = locks_exclude(&c->db->locks, c->line, all, wait);
     while (r == LOCKS_BUSY && waits && goes_on(c, &wait));
+    c->excludes_all = all && r == LOCKS_OK;
     return result_of(c, r);
+}
+
+static bool is_another_writer(const struct connection *c, const void *one)
+{
+    return is_another(c, one) && connection_writes(c);
+}
+
+/* Does the connection execute a statement that switches the journal mode? */
+static bool switches_mode(const struct connection *c)
+{
+    sqlite3 *user = c->user ? *c->user : NULL;
+    sqlite3_stmt *s = NULL;
+    while (user && (s = sqlite3_next_stmt(user, s)) != NULL)
+        if (sqlite3_stmt_busy(s) && sqlite3_strlike("%journal_mode%", sqlite3_sql(s), 0) == 0)
+            return true;
+    return !user;
+}
+
+/* Without RESERVED what follows is not staged; with several databases their journals may go to the disk (data_go_below()); and if it
+ * switches to a write-ahead log an error at the commit (data_write()) would be too late for SQLite, which asks for EXCLUSIVE then before it
+ * opens a journal. */
+static bool writes_file(const struct connection *c)
+{
+    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) || database_find(is_another_writer, c) ||
+           (c->rollback == JOURNAL_NONE && switches_mode(c));
+}
+
+int share_memory_exclude_all(struct connection *c)
+{
+    return !c->db->memory || c->lock < SQLITE_LOCK_EXCLUSIVE || c->excludes_all ? SQLITE_OK
+                                                                                : exclude(c, true);
 }
 
 void share_memory_unlock(struct connection *c, int level)
 {
     struct locks *l = &c->db->locks;
+    const bool sees = c->snapshot;
     (void)take_advance(c);
+    connection_unsee(c);
+    c->excludes_all = false;
     if (level == SQLITE_LOCK_NONE)
         locks_unshare(l, c->line);
+    else /* before others commit: it reads on, and sees its own commit */
+        (void)locks_share(l, c->line, sees && !locks_say(l, LOCKS_WAL) && see(c), 0);
     locks_unreserve(l, c->line);
 }
 
@@ -426,7 +499,7 @@ int share_memory_lock(struct connection *c, int level)
 {
     int r = level == SQLITE_LOCK_SHARED     ? share(c)
             : level == SQLITE_LOCK_RESERVED ? reserve(c)
-                                            : exclude(c);
+                                            : exclude(c, writes_file(c));
     if (r == SQLITE_OK && locks_are_lost(&c->db->locks)) {
         if (level == SQLITE_LOCK_SHARED)
             share_memory_unlock(c, SQLITE_LOCK_NONE);

@@ -37,6 +37,10 @@ int share_memory_map(struct connection *c, bool is_first);
 /* SQLite's locks in memory: xLock, xUnlock and xCheckReservedLock. */
 int share_memory_lock(struct connection *c, int level);
 void share_memory_unlock(struct connection *c, int level);
+
+/* With EXCLUSIVE, before the file itself is written or gets a write-ahead log: waits for those who read snapshots. Returns SQLITE_OK;
+ * SQLITE_BUSY. */
+int share_memory_exclude_all(struct connection *c);
 int share_memory_look(const struct connection *c, int *is_reserved);
 
 /* Returns whether the connection is executing a statement that may write to this database: not one that may write to a temporary

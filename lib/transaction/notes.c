@@ -16,6 +16,12 @@
 
 enum { LEAST_ROOM = 64 };
 
+/* The half of a content's number that a note has. */
+static uint32_t half_of(uint64_t version)
+{
+    return (uint32_t)page_content(version);
+}
+
 static int has_changed(struct tx *t, const struct file *f)
 {
     t->refused = true;
@@ -61,7 +67,7 @@ int notes_add(struct tx *t, struct file *f, const struct page_state *s, uint64_t
               uint64_t version)
 {
     struct notes *n = &t->notes;
-    const uint32_t content = page_content(version);
+    const uint32_t content = half_of(version);
     if (n->n == n->room && make_room(n) < 0)
         return -1;
     const uint32_t at = place_of(n, s);
@@ -211,7 +217,7 @@ int notes_hold(struct tx *t)
         const uint64_t version = read_steady_version(at->file, at->state);
         if (!version)
             return -1;
-        if (page_content(version) != at->content || is_behind(t, at, file_size(at->file)))
+        if (half_of(version) != at->content || is_behind(t, at, file_size(at->file)))
             return has_changed(t, at->file);
     }
     n->moment = now;
@@ -258,7 +264,7 @@ bool notes_are_of_held(struct tx *t)
         const struct note *at = &t->notes.each[i];
         /* A cut within the page, before it was held, leaves its content. */
         if (!claim_find_at(t, at->state) || is_behind(t, at, file_size(at->file)) ||
-            page_content(__atomic_load_n(&at->state->version, __ATOMIC_RELAXED)) != at->content)
+            half_of(__atomic_load_n(&at->state->version, __ATOMIC_RELAXED)) != at->content)
             return false;
     }
     return true;
@@ -276,7 +282,7 @@ int notes_hold_for_commit(struct tx *t)
             (void)reservation_look_after(at->file, at->state, holder); /* for the next try */
             return has_changed(t, at->file);
         }
-        if (page_content(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
+        if (half_of(__atomic_load_n(&at->state->version, __ATOMIC_ACQUIRE)) != at->content)
             return has_changed(t, at->file);
         if (!is_cut(t, at))
             continue;

@@ -21,6 +21,7 @@ enum seam_point {
     SEAM_FLIPPING, /* pages are marked, their bitmaps change next */
     SEAM_FLIPPED,  /* bitmaps have changed, a mark is removed next */
     SEAM_DURABLE,  /* the flip is durable and not yet shown in memory */
+    SEAM_SAVING,   /* a page is about to be saved for snapshots */
 };
 
 #ifdef ATO_SEAM

@@ -148,25 +148,73 @@ void go_on(Actor &a, Mapping *m)
     a.check(the(a));
 }
 
+// In one case of two a snapshot from before the others live: it sees nothing of what they do, and of what is finished for them.
+class Before
+{
+  public:
+    explicit Before(Actor &a) : content_(a.contents[static_cast<size_t>(the(a)->file)])
+    {
+        if (!a.random.one_in(2))
+            return;
+        snapshot_ = ato_snapshot_begin(the(a)->base);
+        if (!snapshot_)
+            throw Violation(std::string("ato_snapshot_begin: ") + ato_errormsg());
+    }
+    ~Before()
+    {
+        if (snapshot_)
+            (void)ato_snapshot_end(snapshot_);
+    }
+    Before(const Before &) = delete;
+    Before &operator=(const Before &) = delete;
+
+    void check() const
+    {
+        Bytes seen(content_.size() + 1);
+        if (!snapshot_)
+            return;
+        const ssize_t n = ato_snapshot_read(snapshot_, seen.data(), 0, seen.size());
+        if (n < 0)
+            throw Violation(std::string("ato_snapshot_read: ") + ato_errormsg());
+        seen.resize(static_cast<size_t>(n));
+        if (seen != content_)
+            throw Violation("a snapshot is not what the file was");
+    }
+
+  private:
+    Bytes content_;
+    ato_snapshot *snapshot_ = nullptr;
+};
+
 template <void (*change)(Actor &, Mapping *)> void dies(Actor &a)
 {
     int file = static_cast<int>(a.random.below(a.contents.size()));
-    short_life(a, file, [&](Mapping *m) { change(a, m); });
-    if (a.random.one_in(4)) // and another process
-        short_life(a, file, [&](Mapping *m) { change_no_byte(a, m); });
+    {
+        const Before before(a);
+        short_life(a, file, [&](Mapping *m) { change(a, m); });
+        if (a.random.one_in(2))
+            before.check();
+        if (a.random.one_in(4)) // and another process
+            short_life(a, file, [&](Mapping *m) { change_no_byte(a, m); });
+        before.check();
+    }
     go_on(a, the(a, a.random.below(a.world.mapped())));
 }
 
 // A process dies in a transaction, and another one while it takes over, at once when it maps the file.
 void dies_taking_over(Actor &a)
 {
-    short_life(a, 0, [&](Mapping *m) { change_in_steps(a, m); });
-    const uint64_t most[] = {30, 90, 200};
-    const uint64_t moments = a.random.below(most[a.random.below(3)]);
-    a.beside([&] {
-        Peer::die_within(moments);
-        a.read_all(a.map(0, any_policy(a), ATO_NO_RTM));
-    });
+    {
+        const Before before(a);
+        short_life(a, 0, [&](Mapping *m) { change_in_steps(a, m); });
+        const uint64_t most[] = {30, 90, 200};
+        const uint64_t moments = a.random.below(most[a.random.below(3)]);
+        a.beside([&] {
+            Peer::die_within(moments);
+            a.read_all(a.map(0, any_policy(a), ATO_NO_RTM));
+        });
+        before.check();
+    }
     go_on(a, the(a));
 }
 

@@ -88,7 +88,7 @@ static std::vector<std::string> open_files()
     return all;
 }
 
-// Without the memory that the library keeps of ended transactions for later ones.
+// Without the memory that the library keeps of ended transactions and snapshots for later ones.
 static Belongings belongings()
 {
     Belongings all = {open_files(), injector::holdings()};

@@ -4,6 +4,7 @@
 #include "world.h"
 
 #include "support/child.h"
+#include "support/copied.h"
 #include "support/faults.h"
 
 #include "ato_engine.h"
@@ -184,17 +185,7 @@ static bool reclaim(World &w)
 
 static bool take_a_snapshot(World &w)
 {
-    w.got = Bytes(w.after.size());
-    return ato_snapshot(
-               w.base,
-               [](void *arg, off_t offset, const void *bytes, size_t n) {
-                   Bytes &got = *static_cast<Bytes *>(arg);
-                   if (static_cast<size_t>(offset) + n > got.size())
-                       return -1;
-                   memcpy(got.data() + offset, bytes, n);
-                   return 0;
-               },
-               &w.got) == static_cast<off_t>(w.got.size());
+    return copy_now(w.base, w.got) == static_cast<off_t>(w.after.size());
 }
 
 // Half of the pages with slices in R are deployed.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lib/page/handle.h for tests in C++, which cannot read it. */
+/* Tables of the library, for tests in C++, which cannot read their headers. */
 #ifndef ATO_TEST_FAULT_USE_TX_H
 #define ATO_TEST_FAULT_USE_TX_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Returns how many blocks of memory ended transactions keep for later ones. */
+/* Returns how many blocks of memory ended transactions and snapshots keep for later ones. */
 unsigned use_tx_kept(void);
 
 #ifdef __cplusplus

@@ -4,10 +4,12 @@
 // may write the file, and so may damage its bytes. But a program that trusts an index or a count found there
 // stores to other files, or to its own stack. With the library only that file is affected.
 #include "hazards/lab.h"
+#include "support/copied.h"
 #include "support/faults.h"
 
+#define _Thread_local __thread // C++ has no _Thread_local
 extern "C" {
-#include "lib/file/shared.h"
+#include "lib/file/undo.h"
 #include "reflection/format/lane.h"
 
 #include "ato_engine.h"
@@ -34,7 +36,8 @@ class Object
     explicit Object(const std::string &path)
     {
         for (const auto &entry : fs::directory_iterator("/dev/shm"))
-            if (has(entry.path().filename(), "ato-" + id_of(path)))
+            if (has(entry.path().filename(), "ato-" + id_of(path)) &&
+                !has(entry.path().filename(), "-s")) // a table of snapshots
                 name = entry.path();
         Fd fd(name);
         n = size_of(name);
@@ -45,6 +48,14 @@ class Object
     ~Object()
     {
         munmap(base, n);
+    }
+    // The heads of the lists, and then the copies.
+    char *undo_area()
+    {
+        struct shared s = {};
+        s.capacity = header->capacity;
+        s.places_at = header->groups_at + s.capacity * sizeof(page_state);
+        return base + shared_undo_at(&s);
     }
     page_state *state(uint64_t page)
     {
@@ -260,6 +271,71 @@ TEST_F(HostileMemory, InventedShrinkBlocksNoCall)
             alarm(0);
         });
     }
+}
+
+// Numbers of commits, the lists of saved pages, and the table, to which also a user may write that can only read the file.
+TEST_F(HostileMemory, NothingOfSnapshotsIsTrusted)
+{
+    constexpr size_t COPIES = 200, COPY = 64 + 4096, HEADS = UNDO_BUCKETS * 4;
+    using Attack = std::function<void(Object &, uint64_t * table, uint64_t value)>;
+    const auto set = [](uint64_t shared_undo::*field) -> Attack {
+        return [field](Object &o, uint64_t *, uint64_t value) { o.header->undo.*field = value; };
+    };
+    const std::vector<Attack> attacks = {
+        set(&shared_undo::begun),
+        set(&shared_undo::shown),
+        set(&shared_undo::most),
+        set(&shared_undo::made),
+        set(&shared_undo::hand),
+        [](Object &o, uint64_t *, uint64_t value) {
+            o.header->undo.edition = static_cast<uint32_t>(value);
+            o.header->undo.showing.holder = 0xfffff803; // slot 2, which nobody has
+        },
+        [](Object &o, uint64_t *, uint64_t value) {
+            o.header->numbered = static_cast<uint32_t>(value);
+        },
+        [](Object &o, uint64_t *, uint64_t value) {
+            memset(o.undo_area(), static_cast<int>(value), HEADS);
+        },
+        [](Object &o, uint64_t *, uint64_t value) { // each list is a ring, or leaves the area
+            auto heads = reinterpret_cast<uint32_t *>(o.undo_area());
+            std::fill(heads, heads + UNDO_BUCKETS, 1 + static_cast<uint32_t>(value) % COPIES);
+            for (size_t i = 0; i < COPIES; i++) {
+                auto copy = reinterpret_cast<uint64_t *>(o.undo_area() + HEADS + i * COPY);
+                copy[0] = i % 2 ? value : i, copy[1] = 0, copy[2] = value;
+                copy[3] = i % 2 ? 1 : value;
+            }
+        },
+        [](Object &, uint64_t *table, uint64_t value) {
+            std::fill(table, table + UNDO_LINES * UNDO_WORDS, value);
+        }};
+    for (size_t i = 0; i < attacks.size(); i++)
+        for (uint64_t value : {~0ull, 0ull, 1ull << 47 | 5, UNDO_BEGINNING | 3}) {
+            SCOPED_TRACE(testing::Message() << "attack " << i << ", " << value);
+            EXPECT_HARMLESS(([&](Mapped &m) {
+                alarm(60); // a hang is an error
+                Bytes bytes;
+                ato_snapshot *open = ato_snapshot_begin(m.base);
+                ASSERT_NE(open, nullptr) << ato_errormsg();
+                EXPECT_TRUE(m.write(0, pattern(COPIES * 4096, 3))) << m.sentence;
+                Object object(file);
+                const Fd fd(object.name + "-s");
+                auto table = static_cast<uint64_t *>(
+                    mmap(nullptr, UNDO_TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+                ASSERT_NE(table, MAP_FAILED);
+                for (int times = 0; times < 2; times++) {
+                    attacks[i](object, table, value);
+                    do_everything(m);
+                    (void)copy_snapshot(open, bytes);
+                    (void)copy_now(m.base, bytes);
+                    attacks[i](object, table, value);
+                    m.write(100, pattern(70 * 4096, 4));
+                }
+                EXPECT_EQ(ato_snapshot_end(open), 0) << ato_errormsg();
+                munmap(table, UNDO_TABLE_BYTES);
+                alarm(0);
+            }));
+        }
 }
 
 } // namespace

@@ -5,6 +5,8 @@
  */
 #include "steps.h"
 
+#include "../support/copied.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <sys/mman.h>
@@ -357,18 +359,10 @@ void Steps::deploy()
 void Steps::take_snapshot()
 {
     const size_t i = random.below(2);
-    std::vector<unsigned char> now(files[i].bytes.size());
-    const off_t size = ato_snapshot(
-        files[i].epochs.base,
-        [](void *arg, off_t offset, const void *bytes, size_t n) {
-            auto &to = *static_cast<std::vector<unsigned char> *>(arg);
-            if (static_cast<size_t>(offset) + n > to.size())
-                return -1;
-            memcpy(to.data() + offset, bytes, n);
-            return 0;
-        },
-        &now);
-    ASSERT_EQ(size, static_cast<off_t>(now.size())) << ato_errormsg();
+    std::vector<unsigned char> now;
+    ASSERT_EQ(support::copy_now(files[i].epochs.base, now),
+              static_cast<off_t>(files[i].bytes.size()))
+        << ato_errormsg();
     expect_bytes(now.data(), {i, 0, now.size()}, nullptr, "what is committed");
 }
 

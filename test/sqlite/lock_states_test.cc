@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do locks and transactions mean the same as with SQLite's own VFS? Two or three connections make random calls on a database
+ * Do locks and transactions mean the same as with SQLite's own VFS in WAL mode? Two or three connections make random calls on a database
  * through the VFS `ato`, and as many connections make the same calls on another one through SQLite's own. Each call must have the
  * same result in both: its code, and the rows that it read.
  *
@@ -191,6 +191,7 @@ class SqliteLockStates : public testing::Test
         std::vector<std::unique_ptr<Connection>> ato, stock;
         for (const char *name : {"ato.db", "stock.db"})
             ASSERT_NO_FATAL_FAILURE(make(folder / name));
+        MUST(Db::stock(folder / "stock.db"), "PRAGMA journal_mode=wal");
         for (unsigned i = 0; i < count; i++) {
             ato.push_back(std::make_unique<Connection>(folder / "ato.db", true, apart));
             stock.push_back(std::make_unique<Connection>(folder / "stock.db", false, apart));
@@ -199,6 +200,9 @@ class SqliteLockStates : public testing::Test
             ASSERT_EQ(ato[i]->open(), OPENED);
             ASSERT_EQ(stock[i]->open(), OPENED);
         }
+        /* The first transaction that writes maps the database, and waits for those who read the file itself. */
+        for (const auto &which : {&ato, &stock})
+            ASSERT_EQ((*which)[0]->call("UPDATE t SET v=1 WHERE id=2"), "0");
         std::string history;
         auto both = [&](unsigned i, const std::string &statement, std::string *result = nullptr) {
             const std::string is = ato[i]->call(statement);

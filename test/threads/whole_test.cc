@@ -7,6 +7,8 @@
 #include "chaos.h"
 #include "path.h"
 
+#include "../support/copied.h"
+
 #include <atomic>
 #include <cerrno>
 #include <functional>
@@ -103,15 +105,11 @@ class Whole : public OnPath
     /* A copy of the whole file. */
     void read_by_snapshots(const rig::Map &map)
     {
-        std::vector<unsigned char> bytes(PAGES * PAGE);
+        std::vector<unsigned char> bytes;
         uint64_t last = 0;
         while (!over) {
             uint64_t oldest = told;
-            const auto put = [](void *to, off_t offset, const void *from, size_t n) {
-                memcpy(static_cast<unsigned char *>(to) + offset, from, n);
-                return 0;
-            };
-            if (ato_snapshot(map.base, put, bytes.data()) != static_cast<off_t>(bytes.size()))
+            if (support::copy_now(map.base, bytes) != static_cast<off_t>(PAGES * PAGE))
                 return fail_call("a snapshot");
             std::vector<uint64_t> stamps;
             for (size_t at : PLACES)

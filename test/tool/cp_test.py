@@ -193,6 +193,8 @@ class Copy(Lab):
         os.mkdir(folder)
         os.chmod(folder, 0o777)
         copy = os.path.join(folder, 'copy')
+        self.assertIn('has to be taken by a process that may write', self.err('cp', self.file, copy, user=NOBODY, status=1))
+        self.out('cp', self.file, self.copy)
         self.out('cp', self.file, copy, user=NOBODY)
         actor.end()
         self.out('deploy', self.file)

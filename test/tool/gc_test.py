@@ -165,6 +165,34 @@ class Gc(Lab):
                             os.unlink('/dev/shm/' + n))
         self.assertEqual(self.gc('--delete=all', where='/dev/shm'), {name: ('shared memory', 'kept')})
 
+    def test_the_table_of_snapshots_goes_with_its_object_or_alone(self):
+        holder = self.hold(self.make('write'))
+        self.out('cp', self.file, self.file + '-copy')  # by a snapshot
+        one, table = self.objects()
+        self.assertEqual(table, one + '-s')
+        self.assertEqual(self.gc('--delete=all', where='/dev/shm'), {one: ('shared memory', 'kept')})
+        holder.kill()
+        holder.wait()
+        found = {i['path']: i['bytes'] for i in self.json('gc', self.dir)['items']}
+        blocks = sum(os.stat('/dev/shm/' + n).st_blocks for n in (one, table))
+        self.assertEqual(found, {'/dev/shm/' + one: blocks * 512})
+        with open('/dev/shm/' + table, 'rb') as file:
+            content = file.read()
+        self.settles({one: ('shared memory', 'useless')})
+        self.assertEqual(self.objects(), [])
+        # A process was killed between the two.
+        for where in self.dir, '/dev/shm':
+            with open('/dev/shm/' + table, 'wb') as file:
+                file.write(content[:100])
+                file.flush()
+                self.assertEqual(self.gc('--delete=all', where=where), {table: ('shared memory', 'kept')}, 'it is open')
+            self.assertEqual(self.gc('--delete=all', where=where), {table: ('shared memory', 'kept')}, 'it is of a user')
+            with open('/dev/shm/' + table, 'wb') as file:
+                file.write(content)
+            self.settles({table: ('shared memory', 'useless')}, where=where)
+            self.assertEqual(self.objects(), [])
+        self.ato('deploy', self.file)
+
     def test_memory_of_programs_with_locks_of_their_own(self):
         # ato_shared() of a file 7:9, by its root user, of one page.
         name, header = '/dev/shm/ato-7-9-0', struct.pack('<QIIQQQ', 0x4c52544f4d454d31, 5, 0, 7, 9, 8192)

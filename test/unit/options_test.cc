@@ -104,6 +104,11 @@ TEST_F(Options, UnknownValuesAreRefused)
     expect_refused(o, EINVAL, "format -1");
     o = options(0, 0, 0x8000);
     expect_refused(o, EINVAL, "0x8000");
+    o = options();
+    for (uint64_t bytes : {1ull, 65535ull, (1ull << 40) + 1}) {
+        o.snapshot_bytes = bytes;
+        expect_refused(o, EINVAL, "snapshot_bytes is " + std::to_string(bytes));
+    }
 }
 
 TEST_F(Options, EachDomainCanBeChosenAndIsReported)
@@ -137,6 +142,8 @@ TEST_F(Options, UnknownWordInTheEnvironmentIsAnErrorThatListsTheKnownWords)
                                     {"ATO_DURABILITY", "dsik", "disk"},
                                     {"ATO_DURABILITY", " disk", "disk"},
                                     {"ATO_READ_POLICY", "never", "gather"},
+                                    {"ATO_SNAPSHOT_BYTES", "65535", "65536"},
+                                    {"ATO_SNAPSHOT_BYTES", "64k", "65536"},
                                     {"ATO_RTM", "no", "neither 0 nor 1"},
                                     {"ATO_ANY_FILE_SYSTEM", "yes", "neither 0 nor 1"}};
     for (const auto &[name, word, known] : wrong) {

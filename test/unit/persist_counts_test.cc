@@ -9,6 +9,8 @@
 // commit by a lane: before the commit line, behind it, behind the words, behind `retired`.
 #include "persist_counts_lab.h"
 
+#include "support/copied.h"
+
 #include <thread>
 
 using namespace persist_counts;
@@ -381,8 +383,8 @@ TEST_F(PersistCountsTest, WordsThatAreZeroAreSettledBeforeTheyAreTakenAsDeployed
                   c.flush_any = 1; // its one meta page
                   c.fence = 1;
               }));
-    auto put = [](void *, off_t, const void *, size_t) { return 0; };
-    ASSERT_EQ(ato_snapshot(again.base, put, nullptr), SIZE);
+    Bytes copied;
+    ASSERT_EQ(copy_now(again.base, copied), SIZE);
     const PersistCounts c = faults.take();
     EXPECT_GE(c.flush_any, 3); // one a page
     EXPECT_EQ(c.store_word, 0);

@@ -94,8 +94,12 @@ TEST_P(Stack, NoCallOnAMappingTakesMuch)
     EXPECT_LITTLE(ato_ftruncate(p, 2 * SIZE));
     EXPECT_LITTLE(ato_ftruncate(p, SIZE / 2 + 5));
     EXPECT_LITTLE(ato_ftruncate(p, SIZE));
-    EXPECT_LITTLE(ato_snapshot(
-        p, [](void *, off_t, const void *, size_t) { return 0; }, nullptr));
+    ato_snapshot *s = nullptr;
+    EXPECT_LITTLE(s = ato_snapshot_begin(p));
+    EXPECT_LITTLE(ato_memcpy(p, bytes.data(), 20 * PAGE));
+    EXPECT_LITTLE(ato_snapshot_read(s, bytes.data(), 0, SIZE));
+    EXPECT_LITTLE(ato_snapshot_seek(s, 0, SEEK_DATA));
+    EXPECT_LITTLE(ato_snapshot_end(s));
     ato_tx *tx = nullptr;
     EXPECT_LITTLE({
         tx = ato_tx_begin(0);

@@ -132,12 +132,11 @@ TEST_F(Views, FollowAnotherProcess)
                                   return 13;
                       if (may_write && !ato_memcpy(p + 199 * MIB, got.data(), PAGE))
                           return 14;
-                      uint64_t copied = 0;
-                      const auto put = [](void *sum, off_t, const void *, size_t n) {
-                          *static_cast<uint64_t *>(sum) += n;
-                          return 0;
-                      };
-                      if (ato_snapshot(p, put, &copied) != 200 * static_cast<off_t>(MIB) ||
+                      ato_snapshot *s = ato_snapshot_begin(p);
+                      const off_t end = ato_snapshot_seek(s, 0, SEEK_END);
+                      if (end != 200 * static_cast<off_t>(MIB) ||
+                          ato_snapshot_read(s, got.data(), end - 2 * PAGE, 2 * PAGE) != 2 * PAGE ||
+                          got != pattern(2 * PAGE, 4) || ato_snapshot_end(s) < 0 ||
                           ato_munmap(p, SIZE, ATO_UNMAP_FAST) < 0)
                           return 15;
                       return writer.end();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `ato cp`: a plain copy of a file, as it was at one moment, by ato_snapshot(). The file may be mapped and written to meanwhile.
+ * `ato cp`: a plain copy of a file, as it was at one moment, from a snapshot. The file may be mapped and written to meanwhile.
  *
  * A file that no process has mapped is opened for reading only, and stays as it is. One that is in use, or that has to be
  * recovered, is mapped for writing if the user may: then the copy ends however much is written, and dead processes'
@@ -13,6 +13,8 @@
 
 #include "lib/sqlite/mask.h"
 #include "reflection/media/report.h"
+
+#include "ato_engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,10 +32,8 @@ struct copied {
     struct outcome o; /* of the source */
     struct replacement to;
     off_t length;  /* of the copy */
-    uint64_t done; /* bytes from the beginning that were copied once */
     bool database; /* of SQLite */
     struct text_progress progress;
-    uint64_t expected; /* length, for the progress */
 };
 
 /* Ends it with errno, explained. */
@@ -48,10 +48,10 @@ static int fail(struct copied *c)
     return outcome_set(&c->o, FAILED, "%s", report_sentence());
 }
 
-/* Passes EAGAIN on, which may be no failure yet: 1. Else -1. */
+/* Passes EAGAIN and ESTALE on, which may be no failure yet: 1. Else -1. */
 static int end_by_library(struct copied *c)
 {
-    const bool again = errno == EAGAIN;
+    const bool again = errno == EAGAIN || errno == ESTALE;
     if (c->o.result <= DONE)
         outcome_set(&c->o, again ? DONE : FAILED, "%s", ato_errormsg());
     return again ? 1 : -1;
@@ -65,27 +65,39 @@ static int write_all(struct copied *c, const char *bytes, size_t n, off_t offset
                                                            : 0;
 }
 
-/* For ato_snapshot(). Zeros in a place that was never written stay a hole. */
-static int put(void *arg, off_t offset, const void *bytes, size_t n)
+/* Zeros stay a hole. */
+static int put(struct copied *c, off_t offset, const char *bytes, size_t n)
 {
     static const char zeros[PIECE];
-    struct copied *c = arg;
-    const char *at = bytes;
     size_t from = 0; /* what is before is written */
     for (size_t i = 0, piece; i < n; i += piece) {
         piece = n - i < PIECE ? n - i : PIECE;
-        if ((uint64_t)offset + i < c->done || memcmp(at + i, zeros, piece) != 0)
+        if (memcmp(bytes + i, zeros, piece) != 0)
             continue;
-        if (write_all(c, at + from, i - from, offset + (off_t)from) < 0)
+        if (write_all(c, bytes + from, i - from, offset + (off_t)from) < 0)
             return -1;
         from = i + piece;
     }
-    if (write_all(c, at + from, n - from, offset + (off_t)from) < 0)
-        return -1;
-    if (c->done < (uint64_t)offset + n)
-        c->done = (uint64_t)offset + n;
-    text_progress(&c->progress, c->done < c->expected ? c->done : c->expected, c->expected);
-    return 0;
+    return write_all(c, bytes + from, n - from, offset + (off_t)from);
+}
+
+/* Copies the file as it is in the snapshot. Returns as copy_once(). */
+static int copy_snapshot(struct copied *c, ato_snapshot *s)
+{
+    static char part[256 << 10];
+    ssize_t n = 0;
+    c->length = ato_snapshot_seek(s, 0, SEEK_END);
+    for (off_t at = 0; (at = ato_snapshot_seek(s, at, SEEK_DATA)) >= 0; at += n) {
+        n = ato_snapshot_read(s, part, at, sizeof(part));
+        if (n <= 0)
+            return end_by_library(c);
+        if (put(c, at, part, (size_t)n) < 0)
+            return -1;
+        text_progress(&c->progress, (uint64_t)at, (uint64_t)c->length);
+    }
+    if (errno != ENXIO)
+        return end_by_library(c);
+    return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy") : 0;
 }
 
 /* ---- the source ---- */
@@ -137,14 +149,16 @@ static int copy_view(struct copied *c, const void *view, struct sqlite_hold *hol
     /* Again: the header that counts may be in the reflection. */
     if (hold_database(c, hold, header, is_plain) < 0)
         return -1;
-    c->done = 0;
     if (ftruncate(c->to.fd, 0) < 0)
         return fail_at(c, "cannot write the copy");
-    c->length = ato_snapshot(view, put, c);
-    if (c->length < 0)
-        return end_by_library(c);
-    return ftruncate(c->to.fd, c->length) < 0 ? fail_at(c, "cannot write the copy")
-                                              : complete_database(c, hold);
+    ato_snapshot *s = ato_snapshot_begin(view);
+    int r = s ? copy_snapshot(c, s) : end_by_library(c);
+    if (s)
+        (void)ato_snapshot_end(s);
+    /* Another program may have overwritten the file. */
+    if (r == 0 && ato_check(view) < 0)
+        r = end_by_library(c);
+    return r ? r : complete_database(c, hold);
 }
 
 /* Maps the file and copies it. Returns as copy_once(). */
@@ -267,7 +281,6 @@ static int run(const struct tool_request *request)
         look_why(c.o.why, sizeof(c.o.why), &look, c.o.name);
         c.o.result = REFUSED;
     } else if (check_target(&c, &look, target) == 0) {
-        c.expected = look.identity.size;
         if (replacement_begin(&c.to) < 0 ||
             (copy_file(&c, &look) == 0 && replacement_commit(&c.to, st.st_mode & 01777) < 0))
             (void)fail(&c);

@@ -15,6 +15,7 @@
 
 #include "lib/api/shared.h"
 #include "lib/file/shared.h"
+#include "lib/file/undo.h"
 #include "lib/sqlite/mask.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/locks.h"
@@ -30,8 +31,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Reads the id of /ato-<id>-<generation>. Returns false if it is no such name. */
-static bool parse(const char *name, uint8_t id[16])
+/* Ends the name of the table of an object's snapshots (undo.h). */
+#define TABLE "-s"
+
+/* Reads the id of ato-<id>-<generation>, and whether it is that of a table. Returns false if it is no such name. */
+static bool parse(const char *name, uint8_t id[16], bool *table)
 {
     char full[64];
     unsigned long long generation;
@@ -43,7 +47,9 @@ static bool parse(const char *name, uint8_t id[16])
     if (sscanf(name + 37, "%llx", &generation) != 1)
         return false;
     shared_name(full, id, generation);
-    return strcmp(full + 1, name) == 0;
+    const size_t n = strlen(full + 1);
+    *table = strcmp(name + (strlen(name) < n ? strlen(name) : n), TABLE) == 0;
+    return strncmp(full + 1, name, n) == 0 && (*table || !name[n]);
 }
 
 /* Whether it may be a name of ato_shared(). */
@@ -124,30 +130,54 @@ static enum gc_fate judge(int fd, const uint8_t id[16], const char *manifest, co
     return GC_USELESS;
 }
 
-/* id: NULL: an object of ato_shared(). */
-static void look_at_object(struct gc *gc, const char *name, const uint8_t *id)
+/* Checks a table of snapshots whose object is gone. Returns its fate, with *why. */
+static enum gc_fate judge_table(int fd, const char **why)
+{
+    struct stat st;
+    if (!is_left(fd, fstat(fd, &st) == 0 && st.st_size == UNDO_TABLE_BYTES, 1, why))
+        return GC_KEPT;
+    *why = "the shared memory that it belongs to is gone";
+    return GC_USELESS;
+}
+
+/* id: NULL: an object of ato_shared(). A table goes with its object. */
+static void look_at_object(struct gc *gc, const char *name, const uint8_t *id, bool table)
 {
     const struct gc_id *known = id ? find(gc, id) : NULL;
     const char *manifest = known && known->stays ? known->manifest : NULL, *why;
-    char object[NAME_MAX + 2], path[NAME_MAX + 16];
+    char object[NAME_MAX + 2], path[NAME_MAX + 16], beside[NAME_MAX + 18];
     enum gc_fate fate = GC_KEPT;
     struct stat st;
-    int fd, lock = -1;
+    int fd, lock = -1, removed = 0;
     if (!known && !gc->all_shared)
         return;
     snprintf(object, sizeof(object), "/%s", name);
     snprintf(path, sizeof(path), "/dev/shm/%s", name);
     if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return; /* gone meanwhile, or a user's */
-    const uint64_t bytes = (uint64_t)st.st_blocks * 512;
+    uint64_t bytes = (uint64_t)st.st_blocks * 512;
+    /* The object of a table, or the table of an object. */
+    const size_t n = strlen(path);
+    snprintf(beside, sizeof(beside), "%.*s%s", (int)(table ? n - strlen(TABLE) : n), path,
+             table ? "" : TABLE);
+    if (id && lstat(beside, &st) == 0) {
+        if (table)
+            return;
+        bytes += (uint64_t)st.st_blocks * 512;
+    }
     if (manifest && !is_unmapped(manifest, &lock)) {
         why = lock < 0 ? "this user may not lock the manifest of its file"
                        : "its file is mapped, or just being mapped";
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "%s", why);
     } else if ((fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0)) >= 0) {
-        fate = id ? judge(fd, id, manifest, &why) : judge_users(fd, name, &why);
-        gc_settle(gc, fate, "shared memory", path, bytes,
-                  gc_wanted(gc, fate) ? fsops->shm_unlink(object) : 0, why);
+        fate = table ? judge_table(fd, &why)
+               : id  ? judge(fd, id, manifest, &why)
+                     : judge_users(fd, name, &why);
+        if (gc_wanted(gc, fate))
+            removed = fsops->shm_unlink(object);
+        gc_settle(gc, fate, "shared memory", path, bytes, removed, why);
+        if (gc_wanted(gc, fate) && removed == 0 && id && !table)
+            (void)fsops->shm_unlink(beside + strlen("/dev/shm"));
         close(fd); /* ends the lease */
     } else if (errno != ENOENT) {
         gc_add(gc, GC_KEPT, "shared memory", path, bytes, "this user may not look at it");
@@ -165,9 +195,10 @@ void gc_shared(struct gc *gc)
     if (n < 0)
         gc_add(gc, GC_BLIND, "folder", "/dev/shm", 0, "cannot list it: %s", report_reason(errno));
     for (int i = 0; i < n; i++) {
+        bool table = false;
         const bool is_users_own = is_users(names[i]->d_name);
-        if (is_users_own || parse(names[i]->d_name, id))
-            look_at_object(gc, names[i]->d_name, is_users_own ? NULL : id);
+        if (is_users_own || parse(names[i]->d_name, id, &table))
+            look_at_object(gc, names[i]->d_name, is_users_own ? NULL : id, table);
         free(names[i]);
     }
     if (n >= 0)

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "ato.h"
 #include "lib/sqlite/connection.h"
@@ -82,6 +83,23 @@ bool __wrap_database_unmap(struct connection *c, bool plain)
 void *__wrap_ato_memcpy(void *dst, const void *src, size_t n)
 {
     return medium_fails(makes_plain) ? NULL : __real_ato_memcpy(dst, src, n);
+}
+
+ssize_t __real_ato_snapshot_read(ato_snapshot *s, void *dst, off_t offset, size_t n);
+ssize_t __wrap_ato_snapshot_read(ato_snapshot *s, void *dst, off_t offset, size_t n);
+
+ssize_t __wrap_ato_snapshot_read(ato_snapshot *s, void *dst, off_t offset, size_t n)
+{
+    return medium_fails(false) ? -1 : __real_ato_snapshot_read(s, dst, offset, n);
+}
+
+ato_snapshot *__real_ato_snapshot_begin(const void *addr);
+ato_snapshot *__wrap_ato_snapshot_begin(const void *addr);
+
+/* Where there are no snapshots, readers and writers keep each other out. */
+ato_snapshot *__wrap_ato_snapshot_begin(const void *addr)
+{
+    return getenv("ATO_TEST_NO_SNAPSHOTS") ? NULL : __real_ato_snapshot_begin(addr);
 }
 
 void *__real_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);

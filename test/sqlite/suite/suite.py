@@ -46,6 +46,10 @@ RAW = set('''
     pager1 pager4 pagerfault pragma rdonly rowallock superlock tkt3457 unixexcl
 '''.split())
 
+# These expect that a commit waits for readers, and a reader for the commit. So they are run without snapshots (failing.c), which a VFS
+# without memory for them does, too.
+EXCLUDE = set('savepoint shared cacheflush exclusive attach lock3'.split())
+
 # These find a VFS that is not atomic, that locks wrongly or that loses written bytes.
 QUICK = '''
     writecrash crash crash[235] savepoint savepoint[27] diskfull ioerr ioerr4 quota attach attach2 journal1 jrnlmode jrnlmode2
@@ -76,6 +80,11 @@ def ask(place, variant, *words):
     with tempfile.TemporaryDirectory(dir=place.top) as folder:
         return subprocess.run(command, cwd=folder, env={**os.environ, **WORDS[variant]}, check=True,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.splitlines()
+
+
+def words(variant, script):
+    """Returns the environment of a script."""
+    return {**WORDS[variant], 'ATO_TEST_NO_SNAPSHOTS': '1'} if script.name in EXCLUDE else WORDS[variant]
 
 
 def check_default(place, variant):
@@ -138,7 +147,7 @@ def run_all(place, variant, scripts, known, take):
     say(f'{variant}: {len(scripts)} scripts')
     scripts = sorted(scripts, key=lambda script: -known.get(script.name, Result(seconds=10)).seconds)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = {pool.submit(place.run, script, WORDS[variant]): script for script in scripts}
+        futures = {pool.submit(place.run, script, words(variant, script)): script for script in scripts}
         said = time.monotonic()
         try:
             for count, future in enumerate(concurrent.futures.as_completed(futures), 1):

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/file/undo.h"
+
+#include "lib/file/mutex.h"
+#include "lib/file/page.h"
+#include "reflection/media/locks.h"
+#include "reflection/media/races.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+/* A saved page. */
+struct undo_copy {
+    uint64_t page, from; /* `from`: the number of its content */
+    uint64_t until;      /* of the commit that has changed it then; 0: free */
+    uint32_t next;       /* in the list of its bucket: an index of a copy, + 1; 0: none */
+    char pad[64 - 28];
+    char bytes[PAGE_BYTES];
+};
+
+static_assert(sizeof(struct undo_copy) == 64 + PAGE_BYTES, "layout");
+
+enum {
+    COPIES_AT = UNDO_BUCKETS * 4,
+    STEP = 256,     /* copies that get space together */
+    LOOKS = 8,      /* copies that are looked at for a free one before there are more */
+    LONGEST = 65536 /* list. Shared memory is not trusted */
+};
+
+/* ---- the table ---- */
+
+static uint64_t *line_at(const struct shared *s, unsigned line)
+{
+    return (uint64_t *)s->table.base + line * UNDO_WORDS;
+}
+
+/* Returns how many words there are in the lines in use, which begin at line 1. */
+static unsigned entries(const struct shared *s)
+{
+    const uint64_t lines = __atomic_load_n(line_at(s, 0), __ATOMIC_ACQUIRE);
+    return (unsigned)lesser(lines, UNDO_LINES - 1) * UNDO_WORDS;
+}
+
+static bool is_snapshot(uint64_t entry)
+{
+    return entry >= UNDO_FIRST;
+}
+
+/* Is there a snapshot that sees the content that a page had from commit `from` on, until commit `until`? */
+static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
+{
+    const uint64_t *entry = line_at(s, 1);
+    for (const uint64_t *end = entry + entries(s); entry < end; entry++) {
+        const uint64_t e = __atomic_load_n(entry, __ATOMIC_RELAXED), number = e & ~UNDO_BEGINNING;
+        if (is_snapshot(e) && number < until && (number >= from || (e & UNDO_BEGINNING)))
+            return true;
+    }
+    return false;
+}
+
+/* Gives up the snapshots of dead processes. Not free: a process that gets the line meanwhile may have begun the same one, and begins again. */
+static void forget_dead(struct shared *s)
+{
+    for (unsigned line = 1; line <= entries(s) / UNDO_WORDS; line++) {
+        uint64_t *words = line_at(s, line), was[UNDO_WORDS], any = 0;
+        for (unsigned i = 0; i < UNDO_WORDS; i++) {
+            was[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+            any |= is_snapshot(was[i]);
+        }
+        /* A process sees its own locks as free. */
+        if (!any || s->table_lines[line / 64] >> line % 64 & 1 ||
+            locks_ask(s->table_fd, line, 1) != LOCKS_FREE)
+            continue;
+        for (unsigned i = 0; i < UNDO_WORDS; i++)
+            if (is_snapshot(was[i]))
+                (void)__atomic_compare_exchange_n(&words[i], &was[i], UNDO_LOST, false,
+                                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+}
+
+/* Gives up the oldest snapshot, or all with the same number. Returns whether there was one. */
+static bool give_up_oldest(struct shared *s)
+{
+    uint64_t *const first = line_at(s, 1), *const end = first + entries(s), oldest = UINT64_MAX;
+    for (const uint64_t *entry = first; entry < end; entry++) {
+        const uint64_t e = __atomic_load_n(entry, __ATOMIC_RELAXED);
+        if (is_snapshot(e) && e < oldest)
+            oldest = e;
+    }
+    for (uint64_t *entry = first; entry < end; entry++) {
+        uint64_t e = oldest;
+        (void)__atomic_compare_exchange_n(entry, &e, UNDO_LOST, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED);
+    }
+    return oldest != UINT64_MAX;
+}
+
+static int lock_line(struct file *f, unsigned line)
+{
+    const enum locks_answer answer = locks_try(f->shared.table_fd, F_WRLCK, line, 1);
+    return answer == LOCKS_FAILED
+               ? report_errno(errno, "cannot lock a line of the snapshots of %s", f->pairing.path)
+               : answer == LOCKS_MINE;
+}
+
+uint64_t *undo_take_entry(struct file *f)
+{
+    struct shared *s = &f->shared;
+    for (unsigned line = 1; line < UNDO_LINES; line++) {
+        uint64_t *words = line_at(s, line), *own = &s->table_lines[line / 64];
+        if (!(*own >> line % 64 & 1))
+            continue;
+        for (unsigned i = 0; i < UNDO_WORDS; i++) {
+            uint64_t e = UNDO_FREE;
+            if (__atomic_compare_exchange_n(&words[i], &e, UNDO_TAKEN, false, __ATOMIC_ACQUIRE,
+                                            __ATOMIC_RELAXED))
+                return &words[i];
+        }
+    }
+    for (unsigned line = 1; line < UNDO_LINES; line++) {
+        uint64_t *words = line_at(s, line), *own = &s->table_lines[line / 64];
+        const int mine = *own >> line % 64 & 1 ? 0 : lock_line(f, line);
+        if (mine < 0)
+            return NULL;
+        if (!mine)
+            continue;
+        *own |= 1ull << line % 64;
+        for (unsigned i = 0; i < UNDO_WORDS; i++)
+            __atomic_store_n(&words[i], i ? UNDO_FREE : UNDO_TAKEN, __ATOMIC_RELAXED);
+        uint64_t lines = __atomic_load_n(line_at(s, 0), __ATOMIC_RELAXED);
+        while (lines < line && !__atomic_compare_exchange_n(line_at(s, 0), &lines, line, false,
+                                                            __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            ;
+        return words;
+    }
+    return report_null(EAGAIN, "%d processes have snapshots of %s, which is the most that can",
+                       UNDO_LINES - 1, f->pairing.path);
+}
+
+/* ---- copies ---- */
+
+static uint32_t *head_of(const struct shared *s, uint64_t page)
+{
+    return (uint32_t *)s->undo.base + (page * 0x9e3779b97f4a7c15ull >> 49) % UNDO_BUCKETS;
+}
+
+/* Returns the copy with that index, and maps it; NULL: it cannot be mapped. */
+static struct undo_copy *copy_at(struct shared *s, uint64_t i)
+{
+    struct undo_copy *first = (struct undo_copy *)(s->undo.base + COPIES_AT);
+    const uint64_t end = COPIES_AT + (i + 1) * sizeof(*first);
+    if (end > s->undo.room || (end > __atomic_load_n(&s->undo.bytes, __ATOMIC_ACQUIRE) &&
+                               window_reach(&s->undo, lesser(2 * end, s->undo.room)) < 0 &&
+                               window_reach(&s->undo, end) < 0))
+        return NULL;
+    return first + i;
+}
+
+/* Takes the copy out of its list, if it is in one. */
+static void unlink_copy(struct shared *s, uint64_t i, struct undo_copy *c)
+{
+    uint32_t *link = head_of(s, c->page);
+    for (unsigned n = 0; *link && n < LONGEST; n++) {
+        if (*link == i + 1) {
+            __atomic_store_n(link, c->next, __ATOMIC_RELEASE);
+            return;
+        }
+        struct undo_copy *next = copy_at(s, *link - 1);
+        if (!next)
+            return;
+        link = &next->next;
+    }
+}
+
+/* Gives more copies space, where the next one is looked for. */
+static bool make_more(struct shared *s)
+{
+    struct shared_undo *u = &s->header->undo;
+    const uint64_t made = u->made, n = lesser(STEP, u->most > made ? u->most - made : 0);
+    const uint64_t at = shared_undo_at(s) + COPIES_AT + made * sizeof(struct undo_copy);
+    struct report_kept before;
+    report_keep(&before);
+    struct statfs fs; /* a quarter stays for the states of pages, of all files */
+    const bool done =
+        n && fstatfs(s->fd, &fs) == 0 && fs.f_bavail > fs.f_blocks / 4 &&
+        copy_at(s, made + n - 1) &&
+        shared_allocate(s, at, n * sizeof(struct undo_copy), "pages that snapshots see") == 0;
+    if (!done) {
+        (void)report_again(&before); /* no call fails by that */
+        return false;
+    }
+    u->hand = made;
+    u->made = made + n;
+    return true;
+}
+
+/* Returns a copy that no snapshot needs, in no list; NULL: there is none. *index: its own. */
+static struct undo_copy *find_free(struct shared *s, uint64_t *index)
+{
+    struct shared_undo *u = &s->header->undo;
+    for (bool full = false;;) {
+        for (uint64_t n = full ? u->made : lesser(LOOKS, u->made); n > 0; n--) {
+            const uint64_t i = u->hand < u->made ? u->hand : 0;
+            struct undo_copy *c = copy_at(s, i);
+            u->hand = i + 1;
+            if (!c)
+                return NULL;
+            if (!c->until || !is_needed(s, c->from, c->until)) {
+                __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+                unlink_copy(s, i, c);
+                *index = i;
+                return c;
+            }
+        }
+        if (full && !give_up_oldest(s))
+            return NULL;
+        if (full)
+            continue;
+        forget_dead(s);
+        full = !make_more(s);
+    }
+}
+
+/* Returns where to save the page; NULL: nowhere, or it is saved. */
+static struct undo_copy *choose(const struct undo *u, uint64_t page)
+{
+    struct shared *s = &u->f->shared;
+    uint32_t *head = head_of(s, page);
+    uint64_t i;
+    struct undo_copy *c, *unneeded = NULL;
+    unsigned n = 0;
+    for (uint32_t at = *head; at && n < LONGEST && (c = copy_at(s, at - 1)); at = c->next, n++) {
+        if (c->page != page)
+            continue;
+        if (c->until == u->number) /* by the process that died in this commit */
+            return NULL;
+        if (!unneeded && (!c->until || !is_needed(s, c->from, c->until)))
+            unneeded = c;
+    }
+    if (unneeded)
+        return unneeded;
+    c = find_free(s, &i);
+    if (!c)
+        return NULL;
+    c->page = page;
+    c->next = *head;
+    __atomic_store_n(head, (uint32_t)i + 1, __ATOMIC_RELEASE);
+    return c;
+}
+
+/* ---- a commit ---- */
+
+void undo_begin(struct undo *u, struct file *f)
+{
+    struct shared *s = &f->shared;
+    struct shared_undo *h = &s->header->undo;
+    const uint64_t shown = h->shown; /* not trusted: without a number `showing` would stay held */
+    *u = (struct undo){.f = f, .number = shown + 1 > UNDO_FIRST ? shown + 1 : UNDO_FIRST + 1};
+    __atomic_store_n(&h->begun, u->number, __ATOMIC_RELEASE);
+    /* Before the look at the table: pairs with the one in snapshot.c. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    /* If they cannot be mapped, nothing is saved, and snapshots that need it are given up. */
+    if (undo_map(f) < 0)
+        return;
+    const uint64_t *entry = line_at(s, 1);
+    for (const uint64_t *end = entry + entries(s); entry < end; entry++) {
+        const uint64_t e = __atomic_load_n(entry, __ATOMIC_RELAXED);
+        if (is_snapshot(e) && e > u->newest)
+            u->newest = e;
+    }
+}
+
+void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
+{
+    const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_RELAXED),
+                   from = page_content(version);
+    if (!version || (version & PAGE_CHANGING) || !u->newest || u->newest < from ||
+        from >= u->number)
+        return;
+    struct file *f = u->f;
+    struct shared_undo *h = &f->shared.header->undo;
+    __atomic_store_n(&h->edition, h->edition | 1, __ATOMIC_RELEASE);
+    struct undo_copy *c = choose(u, page);
+    if (!c)
+        return;
+    __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+    copy_gather_range(f->persist.kernel, c->bytes, file_o(f, page), file_r_to_read(f, page, s),
+                      s->bitmap, 0, PAGE_BYTES);
+    __atomic_store_n(&c->from, from, __ATOMIC_RELEASE);
+    seam_point(SEAM_SAVING, u);
+    __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
+}
+
+void undo_saved(const struct undo *u)
+{
+    struct shared_undo *h = &u->f->shared.header->undo;
+    if (h->edition & 1)
+        __atomic_store_n(&h->edition, h->edition + 1, __ATOMIC_RELEASE);
+}
+
+/* ---- a snapshot ---- */
+
+int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, unsigned n, char *dst)
+{
+    struct shared *s = &f->shared;
+    const struct shared_undo *h = &s->header->undo;
+    const uint32_t edition = __atomic_load_n(&h->edition, __ATOMIC_ACQUIRE);
+    uint32_t at = __atomic_load_n(head_of(s, page), __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; at && i < LONGEST; i++) {
+        const struct undo_copy *c = copy_at(s, at - 1);
+        if (!c)
+            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
+        const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
+                       from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
+        at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
+        seam_point(SEAM_VERSION, f);
+        if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) != page || number < from || number >= until)
+            continue;
+        RACES_MEANT_BEGIN(); /* it may be used anew meanwhile */
+        f->persist.kernel->plain(dst, c->bytes + begin, n);
+        RACES_MEANT_END(dst, n);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        /* `until` becomes 0 before anything else changes, and no page is saved twice at the same commit. */
+        return __atomic_load_n(&c->until, __ATOMIC_RELAXED) == until &&
+                       __atomic_load_n(&c->page, __ATOMIC_RELAXED) == page
+                   ? UNDO_FOUND
+                   : UNDO_AGAIN;
+    }
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return edition & 1 || __atomic_load_n(&h->edition, __ATOMIC_RELAXED) != edition ? UNDO_AGAIN
+                                                                                    : UNDO_NONE;
+}
+
+/* ---- both objects ---- */
+
+int undo_number(struct file *f, uint64_t bytes)
+{
+    struct shared *s = &f->shared;
+    struct shared_header *h = s->header;
+    if (__atomic_load_n(&h->numbered, __ATOMIC_ACQUIRE))
+        return 0;
+    __atomic_store_n(&h->undo.most, bytes / sizeof(struct undo_copy), __ATOMIC_RELEASE);
+    /* The table last: after a failure it is not open. */
+    if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0 ||
+        shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true) < 0)
+        return -1;
+    __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int undo_map(struct file *f)
+{
+    struct shared *s = &f->shared;
+    if (__builtin_expect(!!__atomic_load_n(&s->undo.base, __ATOMIC_ACQUIRE), 1))
+        return 0;
+    mutex_lock(MUTEX_SNAPSHOTS);
+    const uint64_t most = lesser(s->header->undo.most, UINT32_MAX);
+    struct window w = {.domain = PERSIST_PROCESS,
+                       .fd = s->fd,
+                       .prot = f->reader ? PROT_READ : PROT_READ | PROT_WRITE,
+                       .at = shared_undo_at(s)};
+    int r = s->undo.base || s->table.base
+                ? 0
+                : shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, false);
+    if (r == 0 && !s->undo.base) {
+        r = window_open(&w, COPIES_AT, COPIES_AT + most * sizeof(struct undo_copy), s->faults);
+        if (r < 0)
+            (void)window_no_room(errno, COPIES_AT, "the snapshots of ", f->pairing.path);
+        char *const base = w.base;
+        w.base = NULL;
+        s->undo = w;
+        __atomic_store_n(&s->undo.base, base, __ATOMIC_RELEASE); /* last: others look at it */
+    }
+    mutex_unlock(MUTEX_SNAPSHOTS);
+    return r;
+}
