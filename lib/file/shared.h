@@ -234,9 +234,10 @@ struct shared {
     uint64_t capacity, groups_at, places_at;
     uint64_t pages;                     /* whose entries of the directory are mapped; grows */
     struct window head, states, placed; /* up to the groups; groups; places and index */
-    /* Of snapshots (undo.h): the undo area, and the table, whose faults are not the file's. .base NULL: not mapped yet. */
+    /* Of snapshots (undo.h): the undo area, and the table, whose faults are not the file's. */
     struct window undo, table;
     struct fault_target table_faults;
+    bool undo_mapped;            /* both are; atomic */
     uint64_t table_lines[8];     /* a bit for each line of the table that is this process's */
     struct fault_target *faults; /* NULL: not mapped yet */
     int fd, table_fd;            /* table_fd: valid if the table is mapped */

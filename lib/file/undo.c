@@ -24,9 +24,10 @@ static_assert(sizeof(struct undo_copy) == 64 + PAGE_BYTES, "layout");
 
 enum {
     COPIES_AT = UNDO_BUCKETS * 4,
-    STEP = 256,     /* copies that get space together */
-    LOOKS = 8,      /* copies that are looked at for a free one before there are more */
-    LONGEST = 65536 /* list. Shared memory is not trusted */
+    STEP = 256,        /* copies that get space together */
+    LOOKS = 8,         /* copies that are looked at for a free one before there are more */
+    LONGEST = 65536,   /* list. Shared memory is not trusted */
+    MOST_GIVEN_UP = 64 /* snapshots for one page: others may take entries without end */
 };
 
 /* ---- the table ---- */
@@ -60,6 +61,12 @@ static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
     return false;
 }
 
+/* Is the line this process's? It is, before there is a snapshot in it. */
+static bool is_own(const struct shared *s, unsigned line)
+{
+    return __atomic_load_n(&s->table_lines[line / 64], __ATOMIC_ACQUIRE) >> line % 64 & 1;
+}
+
 /* Gives up the snapshots of dead processes. Not free: a process that gets the line meanwhile may have begun the same one, and begins again. */
 static void forget_dead(struct shared *s)
 {
@@ -70,8 +77,7 @@ static void forget_dead(struct shared *s)
             any |= is_snapshot(was[i]);
         }
         /* A process sees its own locks as free. */
-        if (!any || s->table_lines[line / 64] >> line % 64 & 1 ||
-            locks_ask(s->table_fd, line, 1) != LOCKS_FREE)
+        if (!any || is_own(s, line) || locks_ask(s->table_fd, line, 1) != LOCKS_FREE)
             continue;
         for (unsigned i = 0; i < UNDO_WORDS; i++)
             if (is_snapshot(was[i]))
@@ -105,38 +111,43 @@ static int lock_line(struct file *f, unsigned line)
                : answer == LOCKS_MINE;
 }
 
+/* Tells others that the lines up to this one are in use. */
+static void raise_used(struct shared *s, uint64_t line)
+{
+    uint64_t lines = __atomic_load_n(line_at(s, 0), __ATOMIC_RELAXED);
+    while (lines < line && !__atomic_compare_exchange_n(line_at(s, 0), &lines, line, false,
+                                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+}
+
 uint64_t *undo_take_entry(struct file *f)
 {
     struct shared *s = &f->shared;
-    for (unsigned line = 1; line < UNDO_LINES; line++) {
-        uint64_t *words = line_at(s, line), *own = &s->table_lines[line / 64];
-        if (!(*own >> line % 64 & 1))
+    /* First in the process's own lines, then in a new one. */
+    for (unsigned i = 0; i < 2 * UNDO_LINES; i++) {
+        const unsigned line = i % UNDO_LINES;
+        uint64_t *words = line_at(s, line);
+        const bool is_new = i >= UNDO_LINES;
+        if (line == 0 || is_new == is_own(s, line))
             continue;
-        for (unsigned i = 0; i < UNDO_WORDS; i++) {
-            uint64_t e = UNDO_FREE;
-            if (__atomic_compare_exchange_n(&words[i], &e, UNDO_TAKEN, false, __ATOMIC_ACQUIRE,
-                                            __ATOMIC_RELAXED))
-                return &words[i];
-        }
-    }
-    for (unsigned line = 1; line < UNDO_LINES; line++) {
-        uint64_t *words = line_at(s, line), *own = &s->table_lines[line / 64];
-        const int mine = *own >> line % 64 & 1 ? 0 : lock_line(f, line);
+        const int mine = is_new ? lock_line(f, line) : 1;
         if (mine < 0)
             return NULL;
         if (!mine)
             continue;
-        *own |= 1ull << line % 64;
-        for (unsigned i = 0; i < UNDO_WORDS; i++)
-            __atomic_store_n(&words[i], i ? UNDO_FREE : UNDO_TAKEN, __ATOMIC_RELAXED);
-        uint64_t lines = __atomic_load_n(line_at(s, 0), __ATOMIC_RELAXED);
-        while (lines < line && !__atomic_compare_exchange_n(line_at(s, 0), &lines, line, false,
-                                                            __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-            ;
-        return words;
+        for (unsigned k = 0; is_new && k < UNDO_WORDS; k++)
+            __atomic_store_n(&words[k], UNDO_FREE, __ATOMIC_RELAXED);
+        __atomic_fetch_or(&s->table_lines[line / 64], 1ull << line % 64, __ATOMIC_RELEASE);
+        raise_used(s, line);
+        for (unsigned k = 0; k < UNDO_WORDS; k++) {
+            uint64_t e = UNDO_FREE;
+            if (__atomic_compare_exchange_n(&words[k], &e, UNDO_TAKEN, false, __ATOMIC_ACQUIRE,
+                                            __ATOMIC_RELAXED))
+                return &words[k];
+        }
     }
-    return report_null(EAGAIN, "%d processes have snapshots of %s, which is the most that can",
-                       UNDO_LINES - 1, f->pairing.path);
+    return report_null(EAGAIN, "%d snapshots of %s are open, or so many as others leave room for",
+                       (UNDO_LINES - 1) * UNDO_WORDS, f->pairing.path);
 }
 
 /* ---- copies ---- */
@@ -200,6 +211,7 @@ static bool make_more(struct shared *s)
 static struct undo_copy *find_free(struct shared *s, uint64_t *index)
 {
     struct shared_undo *u = &s->header->undo;
+    unsigned given_up = 0;
     for (bool full = false;;) {
         for (uint64_t n = full ? u->made : lesser(LOOKS, u->made); n > 0; n--) {
             const uint64_t i = u->hand < u->made ? u->hand : 0;
@@ -214,7 +226,7 @@ static struct undo_copy *find_free(struct shared *s, uint64_t *index)
                 return c;
             }
         }
-        if (full && !give_up_oldest(s))
+        if (full && (given_up++ == MOST_GIVEN_UP || !give_up_oldest(s)))
             return NULL;
         if (full)
             continue;
@@ -262,22 +274,15 @@ void undo_begin(struct undo *u, struct file *f)
     /* Before the look at the table: pairs with the one in snapshot.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     /* If they cannot be mapped, nothing is saved, and snapshots that need it are given up. */
-    if (undo_map(f) < 0)
-        return;
-    const uint64_t *entry = line_at(s, 1);
-    for (const uint64_t *end = entry + entries(s); entry < end; entry++) {
-        const uint64_t e = __atomic_load_n(entry, __ATOMIC_RELAXED);
-        if (is_snapshot(e) && e > u->newest)
-            u->newest = e;
-    }
+    u->saves = undo_map(f) == 0;
 }
 
 void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
 {
     const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_RELAXED),
                    from = page_content(version);
-    if (!version || (version & PAGE_CHANGING) || !u->newest || u->newest < from ||
-        from >= u->number)
+    if (!version || (version & PAGE_CHANGING) || !u->saves || from >= u->number ||
+        !is_needed(&u->f->shared, from, u->number))
         return;
     struct file *f = u->f;
     struct shared_undo *h = &f->shared.header->undo;
@@ -343,8 +348,12 @@ int undo_number(struct file *f, uint64_t bytes)
         return 0;
     __atomic_store_n(&h->undo.most, bytes / sizeof(struct undo_copy), __ATOMIC_RELEASE);
     /* The table last: after a failure it is not open. */
-    if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0 ||
-        shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true) < 0)
+    if (shared_allocate(s, shared_undo_at(s), COPIES_AT, "snapshots") < 0)
+        return -1;
+    mutex_lock(MUTEX_SNAPSHOTS);
+    const int r = shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, true);
+    mutex_unlock(MUTEX_SNAPSHOTS);
+    if (r < 0)
         return -1;
     __atomic_store_n(&h->numbered, UNDO_BEGUN, __ATOMIC_RELEASE);
     return 0;
@@ -353,25 +362,24 @@ int undo_number(struct file *f, uint64_t bytes)
 int undo_map(struct file *f)
 {
     struct shared *s = &f->shared;
-    if (__builtin_expect(!!__atomic_load_n(&s->undo.base, __ATOMIC_ACQUIRE), 1))
+    if (__builtin_expect(__atomic_load_n(&s->undo_mapped, __ATOMIC_ACQUIRE), 1))
         return 0;
     mutex_lock(MUTEX_SNAPSHOTS);
     const uint64_t most = lesser(s->header->undo.most, UINT32_MAX);
-    struct window w = {.domain = PERSIST_PROCESS,
-                       .fd = s->fd,
-                       .prot = f->reader ? PROT_READ : PROT_READ | PROT_WRITE,
-                       .at = shared_undo_at(s)};
-    int r = s->undo.base || s->table.base
+    int r = s->table.base
                 ? 0
                 : shared_open_table(s, &f->pairing.identity.trust, UNDO_TABLE_BYTES, false);
-    if (r == 0 && !s->undo.base) {
-        r = window_open(&w, COPIES_AT, COPIES_AT + most * sizeof(struct undo_copy), s->faults);
+    if (r == 0 && !s->undo_mapped) {
+        s->undo = (struct window){.domain = PERSIST_PROCESS,
+                                  .fd = s->fd,
+                                  .prot = f->reader ? PROT_READ : PROT_READ | PROT_WRITE,
+                                  .at = shared_undo_at(s)};
+        r = window_open(&s->undo, COPIES_AT, COPIES_AT + most * sizeof(struct undo_copy),
+                        s->faults);
         if (r < 0)
             (void)window_no_room(errno, COPIES_AT, "the snapshots of ", f->pairing.path);
-        char *const base = w.base;
-        w.base = NULL;
-        s->undo = w;
-        __atomic_store_n(&s->undo.base, base, __ATOMIC_RELEASE); /* last: others look at it */
+        else
+            __atomic_store_n(&s->undo_mapped, true, __ATOMIC_RELEASE);
     }
     mutex_unlock(MUTEX_SNAPSHOTS);
     return r;

@@ -63,7 +63,7 @@ uint64_t *undo_take_entry(struct file *f);
 struct undo {
     struct file *f;
     uint64_t number; /* 0: commits have none */
-    uint64_t newest; /* snapshot; UINT64_MAX: one is beginning */
+    bool saves;      /* the table and the undo area are mapped */
 };
 
 /* Gives the commit its number, and looks at the snapshots. */

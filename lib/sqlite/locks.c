@@ -31,7 +31,7 @@ struct line {
     uint64_t word;
     uint64_t ticket; /* of a writer that waits; 0 */
     uint32_t asleep; /* 1: it sleeps, and this is its futex */
-    uint32_t woke;   /* how often its commits woke readers */
+    uint32_t woke;   /* its commits beside readers */
     uint32_t pad[10];
 };
 
@@ -71,9 +71,9 @@ enum { NAP_NS = 1000 * 1000 };
 /* Tries before the first sleep: some 100 us, longer than a commit or a read takes, and than a sleep and a wake cost. */
 enum { SPINS = 1500 };
 
-/* After so many commits that woke readers a writer lets them have its CPU: each commit puts the caches of readers out of date, so
+/* After so many commits beside readers a writer lets them have its CPU: each commit puts the caches of readers out of date, so
  * that on few CPUs they would get little done. */
-enum { COMMITS = 3 };
+enum { COMMITS = 32 };
 
 #define LOAD(at)         __atomic_load_n(at, __ATOMIC_SEQ_CST)
 #define STORE(at, value) __atomic_store_n(at, value, __ATOMIC_SEQ_CST)
@@ -463,6 +463,14 @@ enum locks_result locks_exclude(struct locks *l, int line, bool all, uint64_t wa
     return LOCKS_OK;
 }
 
+static bool has_readers(const struct locks *l, int line)
+{
+    for (unsigned i = 0; i < used_lines(l); i++)
+        if (i != (unsigned)line && LOAD(&l->words->lines[i].word) & STATE)
+            return true;
+    return false;
+}
+
 void locks_unreserve(struct locks *l, int line)
 {
     if (!is_mine(l, line, LOAD(&l->words->writer)))
@@ -472,7 +480,7 @@ void locks_unreserve(struct locks *l, int line)
         STORE(&l->words->since, locks_clock());
     /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
     (void)SWAP(&l->words->writer, 0);
-    if (wake_others(l) && ++l->words->lines[line].woke % COMMITS == 0)
+    if ((wake_others(l) || has_readers(l, line)) && ++l->words->lines[line].woke % COMMITS == 0)
         (void)sched_yield();
 }
 
