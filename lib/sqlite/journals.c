@@ -7,10 +7,15 @@
 #include "fault.h"
 #include "share.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- rollback journals ---- */
 
@@ -242,6 +247,42 @@ const sqlite3_io_methods memory_file_methods = {
 
 /* ---- xOpen and xDelete ---- */
 
+/* Reads the super-journal's name at the end of a journal, as SQLite does: the name, its length, the sum of its bytes, the magic. */
+static bool read_super(int fd, char *name, uint32_t room)
+{
+    unsigned char end[16];
+    uint32_t length, sum;
+    const off_t at = lseek(fd, 0, SEEK_END) - (off_t)sizeof(end);
+    if (at < 0 || pread(fd, end, sizeof(end), at) != sizeof(end) ||
+        memcmp(end + 8, magic, sizeof(magic)) != 0)
+        return false;
+    memcpy(&length, end, sizeof(length));
+    memcpy(&sum, end + 4, sizeof(sum));
+    length = be32toh(length);
+    sum = be32toh(sum);
+    if (length == 0 || length >= room || length > at ||
+        pread(fd, name, length, at - length) != (ssize_t)length)
+        return false;
+    name[length] = 0;
+    for (uint32_t i = 0; i < length; i++)
+        sum -= (uint32_t)name[i];
+    return sum == 0;
+}
+
+/* SQLite plays nothing back of a journal whose super-journal is gone: its transaction is committed. But with journal_mode=TRUNCATE or
+ * PERSIST it leaves the file as it is (3.40 at least), writes the next journal over its beginning, finds the old name at the end, and
+ * rolls nothing back. So it finds the journal empty. */
+static void empty_committed(const char *journal)
+{
+    char super[PATH_MAX];
+    const int fd = open(journal, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && read_super(fd, super, sizeof(super)) && access(super, F_OK) < 0 &&
+        errno == ENOENT)
+        (void)!ftruncate(fd, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
 int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *file, int flags,
                           int *out_flags)
 {
@@ -249,6 +290,8 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
     struct connection *c = flags & SQLITE_OPEN_READWRITE ? writer_of(name) : NULL;
     if (c) /* A journal that is opened without CREATE was left on the disk by another process. */
         c->rollback = flags & SQLITE_OPEN_CREATE ? JOURNAL_IN_MEMORY : JOURNAL_ON_DISK;
+    if (c && c->rollback == JOURNAL_ON_DISK)
+        empty_committed(name);
     if (!c || c->rollback == JOURNAL_ON_DISK)
         return below->xOpen(below, name, file, flags, out_flags);
     /* A journal on the disk was written after SQLite had looked for one, by a process that has died. Nothing of that process's transaction

@@ -211,8 +211,10 @@ int share_look(struct connection *c, int *is_reserved)
     const int r = share_check(c, SQLITE_IOERR_CHECKRESERVEDLOCK);
     if (r != SQLITE_OK)
         return r;
-    return c->db->memory ? share_memory_look(c, is_reserved)
-                         : c->below->xCheckReservedLock(c->file, is_reserved);
+    /* SQLite asks whether the rollback journal that it has found is a living process's. In memory it never is: that puts it on the
+     * disk only where nobody else has SHARED. Who has RESERVED here may be about to play that journal back, too. */
+    *is_reserved = 0;
+    return c->db->memory ? SQLITE_OK : c->below->xCheckReservedLock(c->file, is_reserved);
 }
 
 void share_end(struct connection *c)

@@ -511,11 +511,3 @@ int share_memory_lock(struct connection *c, int level)
     }
     return r;
 }
-
-int share_memory_look(const struct connection *c, int *is_reserved)
-{
-    bool found = true;
-    const int r = result_of(c, locks_look(&c->db->locks, &found));
-    *is_reserved = found;
-    return r;
-}

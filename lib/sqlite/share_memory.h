@@ -34,14 +34,13 @@ bool share_memory_go_on(struct connection *c, int level);
  * program that uses libato itself. With db->mapping. is_first: no other process has the database. */
 int share_memory_map(struct connection *c, bool is_first);
 
-/* SQLite's locks in memory: xLock, xUnlock and xCheckReservedLock. */
+/* SQLite's locks in memory: xLock and xUnlock. */
 int share_memory_lock(struct connection *c, int level);
 void share_memory_unlock(struct connection *c, int level);
 
 /* With EXCLUSIVE, before the file itself is written or gets a write-ahead log: waits for those who read snapshots. Returns SQLITE_OK;
  * SQLITE_BUSY. */
 int share_memory_exclude_all(struct connection *c);
-int share_memory_look(const struct connection *c, int *is_reserved);
 
 /* Returns whether the connection is executing a statement that may write to this database: not one that may write to a temporary
  * one, or whose transaction writes to another one already. */

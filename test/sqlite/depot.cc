@@ -232,11 +232,15 @@ class Writer
     {
         return static_cast<int>(random.log_uniform(most));
     }
-    /* Returns false if another process was in the way (SQLITE_BUSY). Any other error ends the process. */
+    /* Returns false if another process was in the way: SQLITE_BUSY; or it deleted, before this one could, the super-journal of a dead one
+     * whose transaction both have rolled back, each in another database: SQLite's own VFS has these errors, too. Any other error ends
+     * the process. */
     bool went(const std::string &statement)
     {
         const int r = db.run(statement);
-        if (r != SQLITE_OK && (r != SQLITE_BUSY || script.writers == 1))
+        const bool was_late = r == SQLITE_CANTOPEN ||
+                              sqlite3_extended_errcode(db.handle) == SQLITE_IOERR_DELETE_NOENT;
+        if (r != SQLITE_OK && ((r != SQLITE_BUSY && !was_late) || script.writers == 1))
             leave(statement + ": " + db.error());
         return r == SQLITE_OK;
     }

@@ -250,6 +250,85 @@ TEST_P(SqliteSeveralSteps, AKillLeavesAllOrNone)
     }
 }
 
+/* A process ends within a commit: before it deletes the super-journal, or when it has, before it deletes the second journal. */
+class SqliteSeveralDead : public SqliteSeveral
+{
+  protected:
+    void leave_journals(const char *last, const std::string &statements)
+    {
+        static std::string end;
+        end = last;
+        EXPECT_EQ(support::in_child([&] {
+                      start();
+                      const Db db = open_both();
+                      sqlite3_vfs *vfs = sqlite3_vfs_find("unix");
+                      const auto unlink_unless = +[](const char *name) {
+                          if (std::string(name).find(end) != std::string::npos)
+                              _exit(support::CUT);
+                          return unlink(name);
+                      };
+                      (void)vfs->xSetSystemCall(
+                          vfs, "unlink", reinterpret_cast<sqlite3_syscall_ptr>(unlink_unless));
+                      return db.run(statements);
+                  }),
+                  support::CUT);
+    }
+};
+
+/* SQLite finds the name of the super-journal at the end of the journal that was left, also when it has written a shorter one over its
+ * beginning. */
+TEST_F(SqliteSeveralDead, LeaveNoJournalThatEndsAnotherOne)
+{
+    for (const bool in_memory : {false, true})
+        for (const char *mode : {"delete", "truncate", "persist"})
+            for (const char *locking : {"normal", "exclusive"}) {
+                SCOPED_TRACE(std::string(mode) + (in_memory ? " in memory " : " ") + locking);
+                ASSERT_EQ(system(("rm -rf " + path("*") + " " + path(".ato")).c_str()), 0);
+                make_both();
+                MUST(Db::stock(second()), fill("t", 101, 400));
+                ASSERT_EQ(other.open(second()), SQLITE_OK);
+                ASSERT_EQ(
+                    other.run(std::string("PRAGMA journal_mode=") + mode +
+                              "; PRAGMA cache_size=5; SELECT * FROM t;" +
+                              (in_memory ? "PRAGMA user_version=1; PRAGMA user_version=2" : "")),
+                    SQLITE_OK);
+                leave_journals("b.db-journal",
+                               "BEGIN; UPDATE main.t SET a=a+10; UPDATE other.t SET "
+                               "b=randomblob(500); COMMIT");
+                ASSERT_EQ(other.run(std::string("PRAGMA locking_mode=") + locking +
+                                    "; BEGIN IMMEDIATE; UPDATE t SET b=randomblob(600) WHERE a<150;"
+                                    "UPDATE t SET a=a+10000 WHERE a>350; ROLLBACK"),
+                          SQLITE_OK)
+                    << other.error();
+                EXPECT_EQ(other.text("PRAGMA integrity_check"), "ok");
+                EXPECT_EQ(other.text("SELECT max(a)||' '||max(length(b)) FROM t"), "400 500");
+                EXPECT_EQ(other.close(), SQLITE_OK);
+                EXPECT_EQ(stock_sum(path()), "36");
+            }
+}
+
+/* Those that find the journals at the same time do not take one another for their writer. */
+TEST_F(SqliteSeveralDead, LeaveJournalsThatAreHotForAll)
+{
+    make_both();
+    ASSERT_EQ(other.open(path()), SQLITE_OK); /* shares it in memory */
+    ASSERT_EQ(other.run("PRAGMA user_version=1; PRAGMA user_version=2"), SQLITE_OK);
+    leave_journals("-mj", std::string(CHANGE_BOTH) + "; COMMIT");
+    const Db one(path()), two(path());
+    sqlite3_file *first = nullptr, *second = nullptr;
+    (void)sqlite3_file_control(one.handle, "main", SQLITE_FCNTL_FILE_POINTER, &first);
+    (void)sqlite3_file_control(two.handle, "main", SQLITE_FCNTL_FILE_POINTER, &second);
+    ASSERT_EQ(first->pMethods->xLock(first, SQLITE_LOCK_SHARED), SQLITE_OK);
+    ASSERT_EQ(second->pMethods->xLock(second, SQLITE_LOCK_SHARED), SQLITE_OK);
+    EXPECT_EQ(second->pMethods->xLock(second, SQLITE_LOCK_EXCLUSIVE), SQLITE_BUSY);
+    int is_reserved = 2;
+    EXPECT_EQ(first->pMethods->xCheckReservedLock(first, &is_reserved), SQLITE_OK);
+    EXPECT_EQ(is_reserved, 0);
+    EXPECT_EQ(second->pMethods->xUnlock(second, SQLITE_LOCK_NONE), SQLITE_OK);
+    EXPECT_EQ(first->pMethods->xUnlock(first, SQLITE_LOCK_NONE), SQLITE_OK);
+    EXPECT_EQ(two.text("SELECT sum(a) FROM t"), "6");
+}
+
 TEST_F(SqliteSeveral, ContainTemporaryTablesAndThreeFiles)
 {
     make_both();
