@@ -197,6 +197,7 @@ static int try_to_begin(struct snapshot *s, struct file *f, unsigned i, uint64_t
 static int begin_numbered(struct snapshot *s, struct file *f)
 {
     uint64_t began = 0;
+    int r;
     if (__atomic_load_n(&f->shared.header->numbered, __ATOMIC_ACQUIRE) != UNDO_READY &&
         (f->reader ? number_by_writing(f) : number_commits(f)) < 0)
         return -1;
@@ -207,33 +208,22 @@ static int begin_numbered(struct snapshot *s, struct file *f)
     mutex_unlock(MUTEX_SNAPSHOTS);
     if (!s->entry)
         return -1;
-    int r;
     for (unsigned i = 0; (r = try_to_begin(s, f, i, &began)) == 0; i++)
         if (pause_for(f, &f->shared.header->sizing, i, &began) < 0)
             return -1;
-    if (r < 0)
-        return -1;
-    if (s->size > f->max_size)
-        return report_error(EFBIG,
-                            "%s is %llu bytes long, and this process mapped it with a max_size of "
-                            "%llu: map it with a larger max_size",
-                            f->pairing.path, (unsigned long long)s->size,
-                            (unsigned long long)f->limit);
-    return views_reach(f, s->size);
+    return r;
 }
 
 /* Implements reader_pass. */
 static int begin_plain(void *arg, bool watches, uint32_t *marked)
 {
+    (void)watches;
     struct snapshot *s = arg;
     const struct file *f = s->m->file;
     *marked = 0;
     s->size = f->shared.header->size;
     s->changed = f->pairing.identity.ctime;
-    return watches || s->size <= f->max_size
-               ? 1
-               : report_error(EFBIG, "%s is longer than the max_size of its mapping",
-                              f->pairing.path);
+    return 1;
 }
 
 static int begin(struct snapshot *s)
@@ -241,7 +231,15 @@ static int begin(struct snapshot *s)
     struct file *f = s->m->file;
     if (file_check(f) < 0 || (f->reader && reader_run(f, begin_plain, s) < 0))
         return -1;
-    return f->reader && !reader_watches(f) ? 0 : begin_numbered(s, f);
+    if ((!f->reader || reader_watches(f)) && begin_numbered(s, f) < 0)
+        return -1;
+    if (s->size > f->max_size)
+        return report_error(EFBIG,
+                            "%s is %llu bytes long, and this process mapped it with a max_size of "
+                            "%llu: map it with a larger max_size",
+                            f->pairing.path, (unsigned long long)s->size,
+                            (unsigned long long)f->limit);
+    return s->entry ? views_reach(f, s->size) : 0;
 }
 
 static void end(struct snapshot *s)
@@ -431,11 +429,8 @@ off_t ato_snapshot_seek(ato_snapshot *handle, off_t offset, int whence)
         return (off_t)s->size;
     if (whence != SEEK_DATA || offset < 0)
         return report_error(EINVAL, "a snapshot has SEEK_DATA from 0 on, and SEEK_END with 0");
-    if (from >= s->size)
-        return report_error(ENXIO, "a snapshot of %llu bytes has no data from byte %llu on",
-                            (unsigned long long)s->size, (unsigned long long)from);
     /* A page with a state may have had data; one that gets it now was a hole. */
-    uint64_t page = from / PAGE_BYTES, next = page;
+    uint64_t page = from < s->size ? from / PAGE_BYTES : end, next = page;
     const uint64_t stop = shared_next_state(&f->shared, &next, end) ? next - 1 : end;
     if (page < s->sought || s->sought == 0)
         s->words = (struct space_words){.end = UINT64_MAX};

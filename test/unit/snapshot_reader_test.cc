@@ -28,6 +28,9 @@ TEST_F(SnapshotReader, OfAPlainFileLastsUntilAnyProgramChangesIt)
     write_at(path, 3, "other", 5);
     EXPECT_TRUE(s.copy().empty());
     EXPECT_EQ(s.error, ESTALE) << s.sentence;
+    fs::resize_file(path, (1ull << 30) + 1); // more than the default of max_size
+    EXPECT_EQ(Snap(r.base).error, EFBIG) << ato_errormsg();
+    fs::resize_file(path, SIZE);
     content = read_file(path);
     Snap again(r.base);
     EXPECT_EQ(again.copy(), content) << again.sentence;
