@@ -44,6 +44,11 @@ class SnapshotOfTheDead : public OnAFile
     {
         return opt(ATO_READ_GATHER, ATO_NO_RTM);
     }
+    void commit(const Deed &deed) const
+    {
+        Mapped own(file, by_lanes());
+        deed.act(own);
+    }
 
     // A process died in the deed. What others see is all of it or nothing.
     void check(Mapped &m, Snap &before, const Deed &deed, unsigned order)
@@ -81,6 +86,28 @@ class SnapshotOfTheDead : public OnAFile
         content.resize(SIZE);
         ASSERT_TRUE(ato_memcpy(content.data(), m.base, SIZE)) << ato_errormsg();
     }
+    // At each step of `act` a process is killed, each time after `before_it`. Returns how often one was.
+    unsigned kill_at_each_step(Mapped &m, size_t which,
+                               const std::function<void(const Deed &)> &before_it,
+                               const std::function<void(const Deed &)> &act)
+    {
+        unsigned deaths = 0;
+        for (const enum seam_point where : POINTS)
+            for (int n = 0;; n++) {
+                const Deed deed = deeds(++seed)[which];
+                SCOPED_TRACE(testing::Message() << deed.name << ", " << where << "/" << n);
+                Snap before(m.base);
+                EXPECT_TRUE(before.copy() == content) << before.sentence;
+                before_it(deed);
+                const bool died = die_at({where, n, ""}, [&] { act(deed); }) == CUT;
+                deaths += died;
+                check(m, before, deed, seed);
+                restore(m);
+                if (!died || HasFailure())
+                    break;
+            }
+        return deaths;
+    }
 
     unsigned seed = 1;
 };
@@ -94,22 +121,8 @@ TEST_P(SnapshotOfTheDead, IsRightAtEachStepOfACommit)
     ASSERT_TRUE(m) << m.sentence;
     unsigned deaths = 0;
     for (size_t which = 0; which < 3; which++)
-        for (const enum seam_point where : POINTS)
-            for (int n = 0;; n++) {
-                const Deed deed = deeds(++seed)[which];
-                SCOPED_TRACE(testing::Message() << deed.name << ", " << where << "/" << n);
-                Snap before(m.base);
-                ASSERT_TRUE(before.copy() == content) << before.sentence;
-                const bool died = die_at({where, n, ""}, [&] {
-                                      Mapped own(file, by_lanes());
-                                      deed.act(own);
-                                  }) == CUT;
-                deaths += died;
-                check(m, before, deed, seed);
-                restore(m);
-                if (!died || HasFailure())
-                    break;
-            }
+        deaths += kill_at_each_step(
+            m, which, [](const Deed &) {}, [&](const Deed &deed) { commit(deed); });
     EXPECT_GE(deaths, 30u);
 }
 
@@ -120,29 +133,15 @@ TEST_P(SnapshotOfTheDead, IsRightIfTheProcessThatTakesOverIsKilledToo)
     ASSERT_TRUE(m) << m.sentence;
     unsigned deaths = 0;
     for (const Moment &first :
-         {Moment{SEAM_DURABLE, 0, ""}, Moment{SEAM_FLIPPING, 1, ""}, Moment{SEAM_FLIPPED, 1, ""}})
-        for (const enum seam_point where : POINTS)
-            for (int n = 0;; n++) {
-                const Deed deed = deeds(++seed)[1];
-                SCOPED_TRACE(testing::Message() << first.where << ", then " << where << "/" << n);
-                Snap before(m.base);
-                ASSERT_TRUE(before.copy() == content) << before.sentence;
-                ASSERT_EQ(die_at(first,
-                                 [&] {
-                                     Mapped own(file, by_lanes());
-                                     deed.act(own);
-                                 }),
-                          CUT);
-                const bool died = die_at({where, n, ""}, [&] {
-                                      Mapped own(file, by_lanes());
-                                      own.read(PAGE, 4 * PAGE);
-                                  }) == CUT;
-                deaths += died;
-                check(m, before, deed, seed);
-                restore(m);
-                if (!died || HasFailure())
-                    break;
-            }
+         {Moment{SEAM_DURABLE, 0, ""}, Moment{SEAM_FLIPPING, 1, ""}, Moment{SEAM_FLIPPED, 1, ""}}) {
+        SCOPED_TRACE(first.where);
+        deaths += kill_at_each_step(
+            m, 1, [&](const Deed &deed) { ASSERT_EQ(die_at(first, [&] { commit(deed); }), CUT); },
+            [&](const Deed &) {
+                Mapped own(file, by_lanes());
+                own.read(PAGE, 4 * PAGE);
+            });
+    }
     EXPECT_GT(deaths, 10u);
 }
 
@@ -154,12 +153,7 @@ TEST_P(SnapshotOfTheDead, BeginsAfterATakeoverThatFailed)
     Mapped m(file, opt());
     ASSERT_TRUE(m && Snap(m.base)) << m.sentence;
     const Deed deed = deeds(++seed)[1];
-    ASSERT_EQ(die_at({SEAM_DURABLE, 0, ""},
-                     [&] {
-                         Mapped own(file, by_lanes());
-                         deed.act(own);
-                     }),
-              CUT);
+    ASSERT_EQ(die_at({SEAM_DURABLE, 0, ""}, [&] { commit(deed); }), CUT);
     {
         PersistFaults medium;
         medium.before = [](const PersistCall &c) { // the commit's lane cannot be made durable
