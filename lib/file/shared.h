@@ -277,8 +277,8 @@ bool shared_is_cut(const struct shared *s);
 /* Where the undo area begins in the object. */
 uint64_t shared_undo_at(const struct shared *s);
 
-/* Opens the table of snapshots, which `makes` makes anew. Its owner and group are those of the original, and whoever may read that may
- * write to it. Returns 0; -1 with a sentence. */
+/* Opens the table of snapshots. makes: makes an empty one in its place. The table has the owner and group of the original, and all who
+ * may read the original may write to the table. Returns 0; -1 with a sentence. */
 int shared_open_table(struct shared *s, const struct trust *file, uint64_t bytes, bool makes);
 
 /* Removes the object that has that header, and its table of snapshots. Returns shm_unlink() of the object. */
