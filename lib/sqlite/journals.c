@@ -50,10 +50,12 @@ enum { PIECE = 64 << 10 };
 /* The beginning of a journal's header: the magic number, and how many pages follow. */
 enum { BEGINNING = 12 };
 
-/* Makes the file, with what is in memory. durably: else SQLite syncs it before it writes to the database. */
+/* Makes the file, with what is in memory: durably, if that is asked for or SQLite has synced it, else SQLite syncs it before it writes
+ * to the database. */
 static int make_file(void *journal, bool durably)
 {
     struct memory_file *f = journal;
+    durably |= f->is_synced;
     sqlite3_file *disk = calloc(1, (size_t)f->vfs->szOsFile);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
     if (!disk)
@@ -88,18 +90,12 @@ static int make_file(void *journal, bool durably)
     return r;
 }
 
-static int make_durable_file(void *journal, bool durably)
-{
-    (void)durably; /* nothing was staged, and this file itself is written to at once */
-    return make_file(journal, true);
-}
-
 int rollback_journal_put(struct connection *c)
 {
     struct memory_file *f = c->in_memory;
     if (!f || !f->is_synced || c->rollback != JOURNAL_IN_MEMORY)
         return SQLITE_OK;
-    const int r = data_go_below(c, make_durable_file, f);
+    const int r = data_go_below(c, make_file, f);
     c->db->committed_below = true;
     c->deletes_durably = r == SQLITE_OK;
     return r == SQLITE_IOERR_DELETE || r == SQLITE_IOERR_LOCK ? r : SQLITE_OK;
