@@ -369,9 +369,22 @@ static bool is_free(const struct locks *l, int line)
     return !next || next == (uint32_t)line + 1;
 }
 
-bool locks_try_reserve(struct locks *l, int line)
+/* Makes the line the writer, in that state, if there is none and it is nobody else's turn. */
+static bool take(struct locks *l, int line, unsigned state)
 {
-    return is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | RESERVED);
+    return is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | state);
+}
+
+/* The same; what a dead writer has left is freed first. */
+static enum locks_result take_over(struct locks *l, int line, unsigned state)
+{
+    const enum locks_result r = bury(l, LOAD(&l->words->writer));
+    return take(l, line, state) ? LOCKS_OK : r == LOCKS_OK ? LOCKS_BUSY : r;
+}
+
+enum locks_result locks_try_reserve(struct locks *l, int line)
+{
+    return take_over(l, line, RESERVED);
 }
 
 /* Whether RESERVED is free, and stays so. */
@@ -393,7 +406,7 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
     enum locks_result r = LOCKS_OK;
     unsigned first;
     if (!place->ticket) {
-        if (locks_try_reserve(l, line))
+        if (take(l, line, RESERVED))
             return LOCKS_OK;
         place->ticket = __atomic_add_fetch(&l->words->tickets, 1, __ATOMIC_SEQ_CST);
     }
@@ -402,7 +415,7 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
         if (w.sleeps)
             STORE(&mine->asleep, 1);
         const uint32_t next = LOAD(&l->words->next);
-        if ((next == (uint32_t)line + 1 || is_left(l)) && locks_try_reserve(l, line))
+        if ((next == (uint32_t)line + 1 || is_left(l)) && take(l, line, RESERVED))
             break;
         first = head(l);
         if (first != (unsigned)line) {
@@ -436,19 +449,15 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
 
 enum locks_result locks_exclude(struct locks *l, int line, bool all, uint64_t wait)
 {
-    const uint64_t pending = word_of(l, line) | (all ? FOR_ALL : FOR_COMMIT);
+    const unsigned state = all ? FOR_ALL : FOR_COMMIT;
     struct wait w = {
         .futex = &l->words->lines[line].asleep, .length = wait, .spins = wait ? SPINS : 0};
-    for (int i = 0; !is_mine(l, line, LOAD(&l->words->writer)); i++) {
-        const uint64_t writer = LOAD(&l->words->writer);
-        const enum locks_result r = i ? LOCKS_BUSY : bury(l, writer);
-        if (is_free(l, line) && REPLACE(&l->words->writer, 0, pending))
-            break;
-        if (r != LOCKS_OK)
-            return r;
-    }
+    enum locks_result r =
+        is_mine(l, line, LOAD(&l->words->writer)) ? LOCKS_OK : take_over(l, line, state);
+    if (r != LOCKS_OK)
+        return r;
     /* order[lock-words]: before the look at the lines. */
-    (void)SWAP(&l->words->writer, pending);
+    (void)SWAP(&l->words->writer, word_of(l, line) | state);
     for (unsigned i = 0; i < used_lines(l); i++)
         for (;;) {
             if (w.sleeps)
@@ -456,7 +465,7 @@ enum locks_result locks_exclude(struct locks *l, int line, bool all, uint64_t wa
             const uint64_t word = LOAD(&l->words->lines[i].word);
             if (i == (unsigned)line || (word & STATE) < (all ? SEES : SHARES))
                 break;
-            const enum locks_result r = rest(l, &w, word, NAP_NS);
+            r = rest(l, &w, word, NAP_NS);
             if (r != LOCKS_OK)
                 return r;
         }
@@ -487,14 +496,6 @@ void locks_unreserve(struct locks *l, int line)
 bool locks_are_contended(const struct locks *l, int line)
 {
     return !is_free(l, line) && !is_mine(l, line, LOAD(&l->words->writer));
-}
-
-enum locks_result locks_look(struct locks *l, bool *is_reserved)
-{
-    const uint64_t writer = LOAD(&l->words->writer);
-    const enum locks_result r = bury(l, writer);
-    *is_reserved = LOAD(&l->words->writer) != 0;
-    return r;
 }
 
 bool locks_say(const struct locks *l, enum locks_fact fact)

@@ -94,8 +94,8 @@ void locks_drop_line(struct locks *l, int line);
 /* SHARED. sees: the line's connection is going to read a snapshot. Waits up to `wait` nanoseconds for a writer that keeps it out. */
 enum locks_result locks_share(struct locks *l, int line, bool sees, uint64_t wait);
 
-/* RESERVED, if it is free and nobody else's turn. */
-bool locks_try_reserve(struct locks *l, int line);
+/* RESERVED, if it is free and nobody else's turn. A dead process's is freed first. */
+enum locks_result locks_try_reserve(struct locks *l, int line);
 
 /* A place in the queue of writers. */
 struct locks_place {
@@ -118,9 +118,6 @@ void locks_unshare(struct locks *l, int line);
 
 /* Returns whether another line has RESERVED or above, or the next turn. Does not ask whether it lives. */
 bool locks_are_contended(const struct locks *l, int line);
-
-/* *is_reserved: a line has RESERVED or above. A dead process's is freed first. */
-enum locks_result locks_look(struct locks *l, bool *is_reserved);
 
 /*
  * What the processes tell one another of the file:

@@ -416,23 +416,15 @@ void share_memory_read_on(struct connection *c)
  * have to wait for this one to end, so that waiting could last for ever. */
 static int reserve(struct connection *c)
 {
-    struct locks *l = &c->db->locks;
-    bool is_reserved = false;
-    int r = SQLITE_OK;
     c->wrote = true;
     if (take_advance(c))
         return SQLITE_OK;
-    for (int i = 0; i < 2 && r == SQLITE_OK && !is_reserved; i++) {
-        if (locks_try_reserve(l, c->line)) {
-            if (!c->snapshot || ato_snapshot_is_newest(c->snapshot) == 1)
-                return SQLITE_OK;
-            /* Others have committed since it began. As in WAL mode: it ends the transaction, or reads on. */
-            locks_unreserve(l, c->line);
-            return SQLITE_BUSY_SNAPSHOT;
-        }
-        r = result_of(c, locks_look(l, &is_reserved));
-    }
-    return r == SQLITE_OK ? SQLITE_BUSY : r;
+    const enum locks_result r = locks_try_reserve(&c->db->locks, c->line);
+    if (r != LOCKS_OK || !c->snapshot || ato_snapshot_is_newest(c->snapshot) == 1)
+        return result_of(c, r);
+    /* Others have committed since it began. As in WAL mode: it ends the transaction, or reads on. */
+    locks_unreserve(&c->db->locks, c->line);
+    return SQLITE_BUSY_SNAPSHOT;
 }
 
 /* EXCLUSIVE. Without RESERVED it is to close a write-ahead log, or to begin one: SQLite itself does not wait then. All connections
