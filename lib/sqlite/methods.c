@@ -260,7 +260,7 @@ static int control(struct connection *c, int what, void *arg)
         return SQLITE_OK;
     case SQLITE_FCNTL_PDB:
         c->user = arg;
-        __atomic_store_n(&c->opener, *c->user, __ATOMIC_RELAXED);
+        share_memory_set_opener(c, *c->user);
         return c->below->xFileControl(c->file, what, arg);
     case SQLITE_FCNTL_PRAGMA:
         if (sqlite3_stricmp(((char **)arg)[1], "locking_mode") == 0 && ((char **)arg)[2])

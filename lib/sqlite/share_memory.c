@@ -283,6 +283,16 @@ static bool is_another(const struct connection *c, const void *one)
     return c != o && __atomic_load_n(&c->opener, __ATOMIC_RELAXED) == o->opener;
 }
 
+/* A connection of SQLite's has had several databases: only then does a commit look at all connections of the process. Atomic. */
+static bool has_several;
+
+void share_memory_set_opener(struct connection *c, const sqlite3 *opener)
+{
+    __atomic_store_n(&c->opener, opener, __ATOMIC_RELAXED);
+    if (database_find(is_another, c))
+        __atomic_store_n(&has_several, true, __ATOMIC_RELAXED);
+}
+
 static bool keeps_locks(const struct connection *c, const void *one)
 {
     return (c == one || is_another(c, one)) && __atomic_load_n(&c->keeps_locks, __ATOMIC_RELAXED);
@@ -463,7 +473,9 @@ static bool switches_mode(const struct connection *c)
  * opens a journal. */
 static bool writes_file(const struct connection *c)
 {
-    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) || database_find(is_another_writer, c) ||
+    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) ||
+           (__atomic_load_n(&has_several, __ATOMIC_RELAXED) &&
+            database_find(is_another_writer, c)) ||
            (c->rollback == JOURNAL_NONE && switches_mode(c));
 }
 

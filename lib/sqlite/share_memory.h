@@ -34,6 +34,9 @@ bool share_memory_go_on(struct connection *c, int level);
  * program that uses libato itself. With db->mapping. is_first: no other process has the database. */
 int share_memory_map(struct connection *c, bool is_first);
 
+/* To be called when the connection is opened by this one of SQLite's. */
+void share_memory_set_opener(struct connection *c, const sqlite3 *opener);
+
 /* SQLite's locks in memory: xLock and xUnlock. */
 int share_memory_lock(struct connection *c, int level);
 void share_memory_unlock(struct connection *c, int level);
