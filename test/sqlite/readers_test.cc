@@ -169,6 +169,21 @@ TEST_F(SqliteReaders, GoOnAfterAKilledWriter)
     EXPECT_EQ(stock_sum(path()), "40");
 }
 
+/* It has read, so that it waits for no living writer. */
+TEST_F(SqliteReaders, MayWriteAtOnceWhenAWriterBesideThemWasKilled)
+{
+    Db db(path());
+    ASSERT_TRUE(read_often(db));
+    ASSERT_EQ(other.open(path()), SQLITE_OK);
+    ASSERT_EQ(other.run("UPDATE t SET a = a + 10; BEGIN IMMEDIATE"), SQLITE_OK) << other.error();
+    MUST(db, "BEGIN; SELECT sum(a) FROM t");
+    EXPECT_EQ(db.run("UPDATE t SET a = a + 10"), SQLITE_BUSY);
+    other.kill();
+    MUST(db, "UPDATE t SET a = a + 10; COMMIT");
+    EXPECT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(stock_sum(path()), "66");
+}
+
 TEST_F(SqliteReaders, KilledOnesAreInNobodysWay)
 {
     others_read_often();
