@@ -56,13 +56,13 @@ static int make_file(void *journal, bool durably)
 {
     struct memory_file *f = journal;
     durably |= f->is_synced;
-    sqlite3_file *disk = calloc(1, (size_t)f->vfs->szOsFile);
+    sqlite3_file *disk = calloc(1, (size_t)f->c->vfs->szOsFile);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_JOURNAL;
     if (!disk)
         return SQLITE_IOERR_NOMEM;
     int r = data_delete_left_journal(f->c);
     if (r == SQLITE_OK)
-        r = f->vfs->xOpen(f->vfs, f->name, disk, flags, NULL);
+        r = f->c->vfs->xOpen(f->c->vfs, f->name, disk, flags, NULL);
     /* persist-order Q1 (journals.h): the file has zeros there until the rest is durable. SQLite's checksum of a page is of every 200th
      * byte of it, and would not tell a torn one. */
     const int first = f->size < BEGINNING ? (int)f->size : BEGINNING;
@@ -82,7 +82,7 @@ static int make_file(void *journal, bool durably)
     }
     if (disk->pMethods) {
         (void)disk->pMethods->xClose(disk);
-        const int gone = f->vfs->xDelete(f->vfs, f->name, durably);
+        const int gone = f->c->vfs->xDelete(f->c->vfs, f->name, durably);
         if (gone != SQLITE_OK && gone != SQLITE_IOERR_DELETE_NOENT)
             r = SQLITE_IOERR_DELETE;
     }
@@ -112,7 +112,7 @@ static int end_file(struct memory_file *f, bool gone)
     free(f->disk);
     f->disk = NULL;
     if (gone && r == SQLITE_OK)
-        r = f->vfs->xDelete(f->vfs, f->name, durably);
+        r = f->c->vfs->xDelete(f->c->vfs, f->name, durably);
     if (gone)
         f->c->rollback = JOURNAL_IN_MEMORY;
     return r;
@@ -306,8 +306,8 @@ int rollback_journal_open(sqlite3_vfs *below, const char *name, sqlite3_file *fi
             "cannot delete %s, a journal of another process, which SQLite could play back over "
             "later commits: delete it",
             name);
-    *(struct memory_file *)file = (struct memory_file){
-        .as_file.pMethods = &memory_file_methods, .vfs = below, .name = name, .c = c};
+    *(struct memory_file *)file =
+        (struct memory_file){.as_file.pMethods = &memory_file_methods, .name = name, .c = c};
     c->in_memory = (struct memory_file *)file;
     if (out_flags)
         *out_flags = flags;

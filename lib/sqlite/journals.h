@@ -32,7 +32,6 @@ struct connection;
  * against SQLite's heap limits either. The caller makes one call at a time. */
 struct memory_file {
     sqlite3_file as_file; /* first */
-    sqlite3_vfs *vfs;     /* the one below */
     char *at;
     sqlite3_int64 size, room;
     const char *name; /* SQLite's, which stays until the file is closed */
