@@ -148,6 +148,14 @@ void found(const Place &place, uint64_t seed)
     }
 }
 
+/* Has another process deleted the super-journal of a dead one whose transaction both have rolled back, each in another database, before this
+ * one could? SQLite's own VFS has these errors, too. */
+static bool was_late(const sql::Db &db)
+{
+    const int error = sqlite3_extended_errcode(db.handle);
+    return error == SQLITE_CANTOPEN || error == SQLITE_IOERR_DELETE_NOENT;
+}
+
 static sql::Db open_both(const Script &s, const Place &place, bool fast)
 {
     if (s.domain)
@@ -155,7 +163,10 @@ static sql::Db open_both(const Script &s, const Place &place, bool fast)
     const std::string parameters = fast ? "unmap=fast" : "unmap=plain";
     sql::Db db(place.path(0), parameters);
     prepare(db);
-    must(db, "ATTACH '" + sql::uri(place.path(1), parameters) + "' AS other");
+    const std::string attach = "ATTACH '" + sql::uri(place.path(1), parameters) + "' AS other";
+    while (db.run(attach) != SQLITE_OK)
+        if (!was_late(db))
+            leave(attach + ": " + db.error());
     return db;
 }
 
@@ -232,15 +243,11 @@ class Writer
     {
         return static_cast<int>(random.log_uniform(most));
     }
-    /* Returns false if another process was in the way: SQLITE_BUSY; or it deleted, before this one could, the super-journal of a dead one
-     * whose transaction both have rolled back, each in another database: SQLite's own VFS has these errors, too. Any other error ends
-     * the process. */
+    /* Returns false if another process was in the way (SQLITE_BUSY, was_late()). Any other error ends the process. */
     bool went(const std::string &statement)
     {
         const int r = db.run(statement);
-        const bool was_late = r == SQLITE_CANTOPEN ||
-                              sqlite3_extended_errcode(db.handle) == SQLITE_IOERR_DELETE_NOENT;
-        if (r != SQLITE_OK && ((r != SQLITE_BUSY && !was_late) || script.writers == 1))
+        if (r != SQLITE_OK && ((r != SQLITE_BUSY && !was_late(db)) || script.writers == 1))
             leave(statement + ": " + db.error());
         return r == SQLITE_OK;
     }
