@@ -109,6 +109,39 @@ int ato_check(const void *addr);
  * snapshot. Since 0.1. */
 int ato_snapshot_is_newest(const ato_snapshot *snapshot);
 
+/*
+ * ---- Early commits (domain disk) ----
+ *
+ * A commit of a transaction with ATO_TX_EARLY may be visible to other such transactions before it is durable: they go on from it, and
+ * all share a sync. Others see it when it is durable. The caller keeps other writers of the file out, by a lock of its own, from before it
+ * reads what it bases its changes on until ato_tx_commit_early() returns; then it gives the lock back, and waits.
+ */
+
+/* ato_tx_options.flags, with ATO_TX_READ_COMMITTED: the transaction reads what is newest, durable or not. */
+#define ATO_TX_EARLY 0x100u
+
+struct ato_promise {
+    unsigned long long number, end; /* 0: the commit is durable */
+};
+
+/* Commit. Returns as ato_tx_commit(). promise->number is not 0: the commit is visible, and durable when ato_await() returns 0. It must
+ * be called: without it nobody may be told that the commit is done. Since 0.1. */
+int ato_tx_commit_early(ato_tx *tx, struct ato_promise *promise);
+
+/* Set *promise to that of the newest commit that is visible to writers. For a caller that has read what is newest, and commits nothing.
+ * Returns 0; -1 with EINVAL: addr is in no mapping. Since 0.1. */
+int ato_visible(const void *addr, struct ato_promise *promise);
+
+/* Wait until a promise for the file that addr lies in is kept: the commit and all before it are durable. Returns 0; -1 with EINVAL: addr is in
+ * no mapping, or the promise is not one of the file; with EIO: the medium failed, as for ato_memcpy(). Since 0.1. */
+int ato_await(const void *addr, const struct ato_promise *promise);
+
+/* Copy n bytes that are newest, durable or not. Returns as ato_memcpy(). Since 0.1. */
+void *ato_read_newest(void *dst, const void *src, size_t n);
+
+/* Begin a snapshot of what is newest, durable or not, while the caller keeps other writers out. Since 0.1. */
+ato_snapshot *ato_snapshot_newest(const void *addr);
+
 /* The most bytes of ato_shared(). */
 #define ATO_SHARED_MAX 65536
 

@@ -5,6 +5,7 @@
  */
 #include "lib/api/write.h"
 #include "lib/commit/deploy.h"
+#include "lib/commit/log.h"
 #include "lib/commit/reclaim.h"
 #include "lib/file/calls.h"
 #include "lib/page/handle.h"
@@ -41,7 +42,7 @@ static int read_side(const struct range *from, void *dst, uint64_t n)
     if (__builtin_expect(!!from->m->file->reader, 0))
         return reader_read(from->m, from->offset, dst, n);
     return from->m->epoch ? epoch_read(from->m, from->offset, dst, n)
-                          : read_bytes(from->m, from->offset, dst, n, NULL);
+                          : read_bytes(from->m, from->offset, dst, n, NULL, false);
 }
 
 /* For a source whose pages cannot be held, because this process may only read its file, or a mapping has an epoch: a
@@ -187,6 +188,20 @@ static __attribute__((noinline)) void *copy(struct mapping *to_mapping, void *ds
     return r < 0 ? NULL : dst;
 }
 
+void *ato_read_newest(void *dst, const void *src, size_t n)
+{
+    struct range from;
+    if (range_find(&from, src, n) < 0)
+        return NULL;
+    if (!from.m || from.m->file->reader || from.m->epoch || !from.m->file->logged)
+        return ato_memcpy(dst, src, n);
+    CALL_ON(from_call, from.m);
+    if (read_bytes(from.m, from.offset, dst, n, NULL, true) < 0)
+        return NULL;
+    range_count_read(from.m, n);
+    return dst;
+}
+
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags)
 {
     return copy(NULL, dst, src, n, flags);
@@ -319,5 +334,8 @@ int ato_msync(void *addr, size_t n, int flags)
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
                             table_address(name, addr), n);
-    return m->epoch ? epoch_commit(m) : file_check(m->file);
+    if (m->epoch)
+        return epoch_commit(m);
+    /* Early commits (ato_engine.h) may be visible to writers, and not durable. */
+    return m->file->logged && !m->file->reader ? log_settle(m->file) : file_check(m->file);
 }

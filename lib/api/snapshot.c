@@ -40,6 +40,7 @@ struct snapshot {
     uint64_t size;
     uint64_t *entry; /* in the table; NULL: `changed` counts */
     uint64_t number;
+    bool newest;             /* it begins with what may not be durable */
     struct timespec changed; /* ctime of the plain file */
     /* ato_snapshot_seek() */
     uint64_t sought;
@@ -169,20 +170,19 @@ static int try_to_begin(struct snapshot *s, struct file *f, unsigned i, uint64_t
 {
     const struct shared_header *h = f->shared.header;
     const struct shared_undo *u = &h->undo;
-    uint64_t own = UNDO_BEGINNING | __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE);
+    const uint64_t *from = s->newest ? &u->shown : &u->moment;
+    uint64_t own = UNDO_BEGINNING | __atomic_load_n(from, __ATOMIC_ACQUIRE);
     __atomic_store_n(s->entry, own, __ATOMIC_RELEASE);
     /* Before the look at `begun`: pairs with the one in undo_begin(). */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    s->number = __atomic_load_n(&u->begun, __ATOMIC_ACQUIRE);
-    for (; __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) < s->number; i++) {
-        if (!__atomic_load_n(&u->showing.holder, __ATOMIC_ACQUIRE)) {
-            /* It is visible by now; or its takeover failed: then it is not, and the next one that takes `showing` sees the entry. */
-            s->number = __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE);
-            break;
-        }
+    const uint64_t begun = __atomic_load_n(&u->begun, __ATOMIC_ACQUIRE);
+    /* If nobody has `showing`, it is visible by now; or its takeover failed: then it is not, and the next one that takes `showing` sees the entry. */
+    for (; __atomic_load_n(from, __ATOMIC_ACQUIRE) < begun &&
+           __atomic_load_n(&u->showing.holder, __ATOMIC_ACQUIRE);
+         i++)
         if (pause_for(f, &u->showing, i, began) < 0)
             return -1;
-    }
+    s->number = __atomic_load_n(from, __ATOMIC_ACQUIRE);
     /* The size, if no later commit has changed it, or is about to. */
     const uint64_t version = __atomic_load_n(&h->sizing.version, __ATOMIC_ACQUIRE);
     s->size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
@@ -253,7 +253,7 @@ static void end(struct snapshot *s)
     mutex_unlock(MUTEX_SNAPSHOTS);
 }
 
-ato_snapshot *ato_snapshot_begin(const void *addr)
+static ato_snapshot *begin_at(const void *addr, bool newest)
 {
     struct mapping *m = table_expect(addr);
     if (!m)
@@ -261,8 +261,10 @@ ato_snapshot *ato_snapshot_begin(const void *addr)
     CALL_ON(call, m);
     mutex_lock(MUTEX_SNAPSHOTS);
     struct snapshot *s = take_place();
-    if (s)
+    if (s) {
         s->m = m;
+        s->newest = newest;
+    }
     mutex_unlock(MUTEX_SNAPSHOTS);
     if (!s)
         return NULL;
@@ -273,6 +275,16 @@ ato_snapshot *ato_snapshot_begin(const void *addr)
     }
     __atomic_store_n(&s->handle, s->generation, __ATOMIC_RELEASE);
     return (ato_snapshot *)(uintptr_t)s->generation;
+}
+
+ato_snapshot *ato_snapshot_begin(const void *addr)
+{
+    return begin_at(addr, false);
+}
+
+ato_snapshot *ato_snapshot_newest(const void *addr)
+{
+    return begin_at(addr, true);
 }
 
 int ato_snapshot_end(ato_snapshot *handle)
@@ -345,15 +357,18 @@ static int read_page(const struct snapshot *s, uint64_t page, unsigned begin, un
             seam_point(SEAM_VERSION, f);
             RACES_MEANT_BEGIN(); /* as in read_at_once() */
             if (version)
-                read_copy(f, at, page, begin, n, dst);
+                r = read_copy(f, at, page, begin, n, dst, version);
             else
                 r = read_by_word(f, page, begin, n, dst);
             RACES_MEANT_END(dst, n);
             seam_point(SEAM_CHECK, f);
             __atomic_thread_fence(__ATOMIC_ACQUIRE);
             at = at ? at : shared_peek(&f->shared, page);
-            if (r < 0 || (at ? __atomic_load_n(&at->version, __ATOMIC_RELAXED) : 0) == version)
+            if (r < 0 ||
+                (r == 0 && (at ? __atomic_load_n(&at->version, __ATOMIC_RELAXED) : 0) == version))
                 return r;
+            if (r > 0 && pause_for(f, at, i, &began) < 0)
+                return -1;
             continue;
         }
         const int found = undo_find(f, s->number, page, begin, n, dst);
@@ -412,7 +427,9 @@ int ato_snapshot_is_newest(const ato_snapshot *handle)
         return -1;
     if (!s->entry)
         return report_error(ENOTSUP, "whether a plain file is as in a snapshot is not known");
-    return __atomic_load_n(&s->m->file->shared.header->undo.begun, __ATOMIC_ACQUIRE) == s->number;
+    const struct shared_undo *u = &s->m->file->shared.header->undo;
+    return __atomic_load_n(&u->begun, __ATOMIC_ACQUIRE) <= s->number &&
+           __atomic_load_n(&u->shown, __ATOMIC_ACQUIRE) == s->number;
 }
 
 /* ---- holes ---- */

@@ -6,6 +6,7 @@
  * another thread than the one before.
  */
 #include "lib/api/options.h"
+#include "lib/commit/log.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
 #include "lib/file/clock.h"
@@ -81,7 +82,8 @@ static inline __attribute__((always_inline)) struct tx *enter(const ato_tx *tx)
 static ato_tx *begin(const struct ato_tx_options *o)
 {
     const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
-    if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0))
+    const bool is_early = o->flags == (ATO_TX_EARLY | ATO_TX_READ_COMMITTED);
+    if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0) && !is_early)
         return report_null(EINVAL, "transaction flags 0x%x are not known", o->flags);
     if (pages > TX_MOST_PAGES)
         return report_null(EINVAL, "max_bytes is more than 1 TiB");
@@ -323,17 +325,50 @@ static void end(struct tx *t)
     tx_unmake(t);
 }
 
-int ato_tx_commit(ato_tx *tx)
+static int commit(const ato_tx *tx, struct ato_promise *promise)
 {
     struct tx *t = enter(tx);
     if (!t)
         return -1;
-    int r = tx_make_durable(t);
+    int r = tx_commit_early(t, promise);
     if (r == 0)
         end(t);
     else
         leave(t);
     return r;
+}
+
+int ato_tx_commit(ato_tx *tx)
+{
+    return commit(tx, NULL);
+}
+
+int ato_tx_commit_early(ato_tx *tx, struct ato_promise *promise)
+{
+    if (!promise)
+        return report_error(EINVAL, "there is no promise to set");
+    *promise = (struct ato_promise){0};
+    return commit(tx, promise);
+}
+
+int ato_await(const void *addr, const struct ato_promise *promise)
+{
+    struct mapping *m = table_expect(addr);
+    if (!m)
+        return -1;
+    if (!promise)
+        return report_error(EINVAL, "there is no promise to wait for");
+    CALL_ON(call, m);
+    return m->file->logged && !m->file->reader ? log_await(m->file, promise) : file_check(m->file);
+}
+
+int ato_visible(const void *addr, struct ato_promise *promise)
+{
+    struct mapping *m = table_expect(addr);
+    if (!m)
+        return -1;
+    *promise = m->file->logged && !m->file->reader ? log_visible(m->file) : (struct ato_promise){0};
+    return 0;
 }
 
 int ato_tx_abort(ato_tx *tx)

@@ -21,11 +21,11 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     uint64_t number;
     struct held_page changed = *at;
     int r = 0;
-    if (at->state->bitmap & bitmap_touched(begin, n))
-        return 1;
     /* A record of this slice would be copied over the word. None is appended meanwhile: the page is held. */
     if (f->logged && log_checkpoint(f) < 0)
         return -1;
+    if (at->state->bitmap & bitmap_touched(begin, n))
+        return 1;
     if (!(at->state->flags & PAGE_O_ALLOCATED) && space_make(f, at->page, PAGE_O_ALLOCATED) < 0)
         return -1;
     if (f->logged && space_keep(f, at->page, 1) < 0)
@@ -34,7 +34,7 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
     changed.pending = 1; /* what show_begin() saves */
-    if (show_begin(f, &changed, 1, false, &number) < 0) {
+    if ((f->logged ? log_show_begin : show_begin)(f, &changed, 1, false, &number) < 0) {
         under_way_end(under_way);
         return -1;
     }
@@ -75,7 +75,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         stored |= at++->pending;
         from += repeats ? 0 : bytes;
     }
-    if (stored) {
+    if (stored || f->logged) {
         const struct commit flip = {.set = h, .m = m};
         if (commit_run(&flip) < 0)
             return -1;
@@ -88,8 +88,8 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     return 0;
 }
 
-static int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from,
-                         bool repeats, unsigned flags)
+int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from, bool repeats,
+                  unsigned flags)
 {
     const struct page_span pages = page_span_of(m->file, offset, n);
     struct page_set h;

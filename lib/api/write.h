@@ -5,6 +5,7 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/store.h"
+#include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 
 /* An eager write within one aligned word: the store of the word is the commit. Other programs see it wholly or not at all, and a
@@ -15,6 +16,8 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
 /* write_bytes() for all but the common case. */
 int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
                  unsigned flags);
+int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from, bool repeats,
+                  unsigned flags);
 
 /*
  * Writes to one page, the common case; with `in_place`, write_in_place().
@@ -45,6 +48,10 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         return -1;
     struct held_page at = {.file = f, .state = s, .page = page, .homes = homes};
     r = load_page(f, page, s);
+    if (__builtin_expect(f->logged, 0) && r == 0 && !in_place && undo_is_early(f, s)) {
+        page_release(s);
+        return write_several(m, offset, n, bytes, false, flags);
+    }
     uint8_t need = r == 0 && !in_place ? store_needs(s, touched, false) : 0;
     if (__builtin_expect(need, 0))
         r = space_make(f, page, need);

@@ -173,10 +173,10 @@ int commit_run(const struct commit *c)
         return commit_page(only, bitmap_count(only->pending));
     uint64_t slices;
     const uint64_t pages = sum_up(c->set, &slices), words = pages + c->resizes;
-    if (!words) /* what was compared may have been zeros */
+    if (!words && !f->logged) /* what was compared may have been zeros */
         return file_check(f);
     if (f->logged)
-        return log_commit(c, pages, slices);
+        return words ? log_commit(c, pages, slices) : log_commit_nothing(c);
     const struct tally under_way = under_way_begin(f);
     enum counter path = COUNT_COMMITS_RTM;
     int r = words > 1 && may_use_rtm(c->m, words) ? commit_rtm(c, words) : 0;

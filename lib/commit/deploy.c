@@ -164,6 +164,8 @@ int deploy_range(struct file *f, uint64_t first, uint64_t last)
 void deploy_for_reader(struct file *f, uint64_t offset, uint64_t n)
 {
     struct page_set h;
+    if (f->logged)
+        return;
     page_set_init(&h);
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {

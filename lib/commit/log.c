@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/log.h"
 
+#include "lib/commit/early.h"
 #include "lib/file/clock.h"
 #include "lib/file/space.h"
 #include "lib/file/under_way.h"
+#include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 #include "lib/recovery/takeover.h"
 #include "reflection/format/log.h"
@@ -302,10 +304,18 @@ static void end_record(const struct file *f, struct tally under_way)
     under_way_end(under_way);
 }
 
+/* May the commit become visible early? A record on persistent memory is durable at once. */
+static bool is_early(const struct commit *c)
+{
+    const struct file *f = c->m->file;
+    return c->early && !c->resizes && !is_stored(f) &&
+           __atomic_load_n(&f->shared.header->numbered, __ATOMIC_ACQUIRE) == UNDO_READY;
+}
+
 /* Appends a record. Returns 0, and where it ends, and the commit is under way; 1: there is no room; -1 with errno, and nothing is
- * committed. */
+ * committed. *number: of one that is visible then, early; 0. */
 static int append(const struct commit *c, struct log_record *r, uint64_t *end,
-                  struct tally *under_way)
+                  struct tally *under_way, uint64_t *number)
 {
     struct file *f = c->m->file;
     struct shared_log *l = log_of(f);
@@ -327,6 +337,8 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
         if (r->size != LOG_NO_SIZE)
             __atomic_store_n(&l->sized, *end, __ATOMIC_RELAXED);
         __atomic_store_n(&l->tail, *end, __ATOMIC_RELEASE);
+        if (is_early(c))
+            *number = early_show(c, *end);
     }
     page_release(&l->appending);
     return done;
@@ -359,12 +371,19 @@ static int wait_for_records(struct file *f)
 
 static const char in_log[] = "what is in the log";
 
-/* The first half of L3: makes durable in the file, and in the manifest, what the records before `tail` say. The word is durable as it is if none
+/* The number of the last commit that is visible: asked for with `appending`, all early ones have records before the tail. */
+static uint64_t shown(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header->undo.shown, __ATOMIC_ACQUIRE);
+}
+
+/* The first half of L3: makes durable in the file, and in the manifest, what the records before `tail` say, and the early commits up to
+ * `number`. The word is durable as it is if none
  * of them says a size. */
-static int bring_home(struct file *f, uint64_t tail)
+static int bring_home(struct file *f, uint64_t tail, uint64_t number)
 {
     const struct shared_log *l = log_of(f);
-    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 ||
+    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || early_bring_home(f, number) < 0 ||
         file_fdatasync(f, f->pairing.original, in_log) < 0)
         return -1;
     return __atomic_load_n(&l->sized, __ATOMIC_RELAXED) <= l->start
@@ -373,11 +392,11 @@ static int bring_home(struct file *f, uint64_t tail)
 }
 
 /* With `checking`, for a log that may have to become longer: with `appending` too. */
-static int check(struct file *f, uint64_t tail)
+static int check(struct file *f, uint64_t tail, uint64_t number)
 {
     struct shared_log *l = log_of(f);
     struct log_file log;
-    if (bring_home(f, tail) < 0 || file_log(f, &log) < 0)
+    if (bring_home(f, tail, number) < 0 || file_log(f, &log) < 0)
         return -1;
     log.header.start = tail; /* L3 */
     /* After an error either header may hold, and both are right: the space before the new start is not used again until a later
@@ -414,7 +433,7 @@ static int lengthen(struct file *f, uint64_t capacity)
         return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
-    int r = check(f, l->tail);
+    int r = check(f, l->tail, shown(f));
     if (r == 0) {
         log.header = (struct log_header){.edition = l->edition,
                                          .salt = l->salt,
@@ -481,11 +500,11 @@ static int checkpoint_held(struct file *f, uint64_t record)
     }
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
-    const uint64_t tail = l->tail;
+    const uint64_t tail = l->tail, number = shown(f);
     const bool stops = has_many_threads(f);
     if (!stops)
         page_release(&l->appending);
-    const int r = tail == l->start ? 0 : check(f, tail);
+    const int r = tail == l->start ? 0 : check(f, tail, number);
     if (stops)
         page_release(&l->appending);
     return r;
@@ -519,7 +538,8 @@ int log_checkpoint(struct file *f)
 
 int log_bring_home(struct file *f)
 {
-    return log_is_empty(f) ? 0 : bring_home(f, log_of(f)->tail);
+    const uint64_t number = shown(f);
+    return log_is_empty(f) ? 0 : bring_home(f, log_of(f)->tail, number);
 }
 
 /* ---- the commit ---- */
@@ -559,6 +579,57 @@ static int keep_space(const struct page_set *h)
     return 0;
 }
 
+int log_await(struct file *f, const struct ato_promise *promise)
+{
+    if (promise->end > tail_of(log_of(f)) || promise->number > shown(f))
+        return report_error(EINVAL, "the promise is not one of %s as it is mapped now",
+                            f->pairing.path);
+    if (wait_durable(f, promise->end) < 0)
+        return -1;
+    undo_raise(f, promise->number);
+    return 0;
+}
+
+struct ato_promise log_visible(const struct file *f)
+{
+    struct ato_promise all = {.number = shown(f)};
+    /* After the number: that of what is just becoming visible, too, whose record is in the log. */
+    all.end = tail_of(log_of(f));
+    return all;
+}
+
+int log_commit_nothing(const struct commit *c)
+{
+    struct file *f = c->m->file;
+    if (!c->early)
+        return log_settle(f);
+    *c->promise = log_visible(f);
+    return file_check(f);
+}
+
+int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
+                   uint64_t *number)
+{
+    struct shared_undo *u = &f->shared.header->undo;
+    const struct shared_log *l = log_of(f);
+    *number = 0;
+    if (!file_is_numbered(f))
+        return 0;
+    if (show_take(f, late) < 0)
+        return -1;
+    /* By a sync of its own: others may need `showing` to wake it. */
+    if (__atomic_load_n(&u->end, __ATOMIC_ACQUIRE) >
+            __atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) &&
+        sync_log(f, tail_of(l)) < 0) {
+        page_release(&u->showing);
+        return -1;
+    }
+    /* Before a page changes: readers may go by `moment`. */
+    undo_raise(f, u->shown);
+    *number = show_number(f, pages, n);
+    return 0;
+}
+
 int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
 {
     struct file *f = c->m->file;
@@ -566,22 +637,26 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
                            .pages = pages,
                            .size = c->resizes ? c->size : LOG_NO_SIZE};
     struct tally under_way = {0};
-    uint64_t end = 0, number;
+    uint64_t end = 0, number = 0;
     int done;
     map_anew(f, c->set);
     if (keep_space(c->set) < 0)
         return -1;
-    while ((done = append(c, &r, &end, &under_way)) > 0)
+    while ((done = append(c, &r, &end, &under_way, &number)) > 0)
         if (checkpoint(f, r.bytes) < 0)
             return -1;
     if (done < 0)
         return -1;
-    done = wait_durable(f, end); /* L2 */
-    if (done == 0)
-        done = show_begin(f, c->set->pages, c->set->n, true, &number);
-    if (done == 0) {
-        show(c, number);
-        show_end(f, number);
+    if (number) {
+        *c->promise = (struct ato_promise){.number = number, .end = end};
+    } else {
+        done = wait_durable(f, end); /* L2 */
+        if (done == 0)
+            done = log_show_begin(f, c->set->pages, c->set->n, true, &number);
+        if (done == 0) {
+            show(c, number);
+            show_end(f, number);
+        }
     }
     if (done == 0 && pages)
         show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,

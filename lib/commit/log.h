@@ -5,7 +5,7 @@
  * A write is put together in memory of the process: homes.r of its pages lies there, and all bitmaps are 0. The commit appends one
  * record with all slices to the log; one sync makes it durable, which is the commit point, and every commit that waits shares it.
  * Then the slices are copied to the file, where they become visible. The kernel may write the file back at any time, so nothing is
- * copied there that is not durable in the log.
+ * copied there that is not durable in the log. (A commit may be visible to the next writer before: early.h.)
  *
  *   persist-order L1 (reader: log_look): a record counts if it is valid as a whole, so its parts need no order.
  *   persist-order L2 (reader: log_recover): a record, and all before it, is durable before anything of it is copied to the file. I1, I4.
@@ -24,8 +24,30 @@
 
 #include "lib/commit/show.h"
 
+#include "ato_engine.h"
+
 /* commit_run() for a logged file, with something to commit: `pages` of the set's have `slices` pending. */
 int log_commit(const struct commit *c, uint64_t pages, uint64_t slices);
+
+/* The same with nothing to commit: it had those bytes already, and they may not be durable. */
+int log_commit_nothing(const struct commit *c);
+
+/* show_begin() for a logged file: all that is visible by then is durable. */
+int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
+                   uint64_t *number);
+
+/* Waits until an early commit is durable. Returns 0; -1 with errno. */
+int log_await(struct file *f, const struct ato_promise *promise);
+
+/* The promise of all that is visible. */
+struct ato_promise log_visible(const struct file *f);
+
+/* Makes all that is visible durable. */
+static inline int log_settle(struct file *f)
+{
+    const struct ato_promise all = log_visible(f);
+    return log_await(f, &all);
+}
 
 /* The first process: reads the header of the log into shared memory. Returns 0; -1 with errno. */
 int log_attach(struct file *f);

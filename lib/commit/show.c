@@ -5,22 +5,34 @@
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 
+int show_take(struct file *f, bool late)
+{
+    static const struct patience plain = {0}, endless = {.tx_ns = 1ull << 62};
+    return reservation_take(f, &f->shared.header->undo.showing, late ? &endless : &plain) == 0 ? 0
+           : late ? file_in_doubt(f, "a commit")
+                  : -1;
+}
+
+uint64_t show_number(struct file *f, const struct held_page *pages, uint64_t n)
+{
+    struct undo u;
+    undo_begin(&u, f, false);
+    for (uint64_t i = 0; i < n; i++)
+        if (pages[i].pending)
+            (void)undo_save(&u, pages[i].page, pages[i].state, false);
+    undo_saved(&u);
+    return u.number;
+}
+
 int show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
                uint64_t *number)
 {
-    static const struct patience plain = {0}, endless = {.tx_ns = 1ull << 62};
-    struct undo u;
     *number = 0;
     if (!file_is_numbered(f))
         return 0;
-    if (reservation_take(f, &f->shared.header->undo.showing, late ? &endless : &plain) < 0)
-        return late ? file_in_doubt(f, "a commit") : -1;
-    undo_begin(&u, f);
-    for (uint64_t i = 0; i < n; i++)
-        if (pages[i].pending)
-            undo_save(&u, pages[i].page, pages[i].state);
-    undo_saved(&u);
-    *number = u.number;
+    if (show_take(f, late) < 0)
+        return -1;
+    *number = show_number(f, pages, n);
     return 0;
 }
 
@@ -28,7 +40,7 @@ void show_end(struct file *f, uint64_t number)
 {
     if (!number)
         return;
-    undo_end(f, number);
+    undo_end(f, number, false);
     page_release(&f->shared.header->undo.showing);
 }
 
@@ -54,9 +66,14 @@ void show(const struct commit *c, uint64_t number)
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         seam_point(SEAM_FLIPPING, h);
-        if (at->pending && f->logged)
-            persist_home(&f->persist, at->homes.o, at->homes.r, at->pending, false);
-        else if (at->pending)
+        if (at->pending && f->logged) {
+            char *o = file_o(f, at->page);
+            if (undo_is_early(f, at->state)) { /* of early commits, which are durable by now */
+                persist_home(&f->persist, o, at->homes.o, UINT64_MAX, false);
+                page_set_bitmap(at->state, 0);
+            }
+            persist_home(&f->persist, o, at->homes.r, at->pending, false);
+        } else if (at->pending)
             page_set_bitmap(at->state, show_bitmap(at));
     }
     /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */

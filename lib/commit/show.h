@@ -11,6 +11,8 @@ struct commit {
     const struct mapping *m; /* whose flags hold */
     bool resizes;            /* the file gets `size` */
     uint64_t size;
+    bool early;                  /* it may become visible early (early.h) */
+    struct ato_promise *promise; /* then: how it is waited for */
 };
 
 static inline uint64_t *show_size_word(const struct file *f)
@@ -26,6 +28,10 @@ static inline uint64_t *show_size_word(const struct file *f)
  */
 int show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
                uint64_t *number);
+
+/* The two parts of it, with numbers. */
+int show_take(struct file *f, bool late);
+uint64_t show_number(struct file *f, const struct held_page *pages, uint64_t n);
 void show_end(struct file *f, uint64_t number);
 
 /* Makes a commit visible, with the number of show_begin(). Pending masks are empty then. */

@@ -78,9 +78,9 @@ static inline uint64_t store_page(struct held_page *at, unsigned begin, unsigned
         at->homes.word = NULL;
     }
     if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
-        return store_slices(at->file, at->homes, at->state->bitmap, at->pending, begin, n, bytes,
+        return store_slices(at->file, at->homes, page_set_seen(at), at->pending, begin, n, bytes,
                             flags & ATO_SKIP_EQUAL, cold);
-    persist_scatter(&at->file->persist, at->homes.o, at->homes.r, bytes - begin, at->state->bitmap,
+    persist_scatter(&at->file->persist, at->homes.o, at->homes.r, bytes - begin, page_set_seen(at),
                     mask, cold); /* I2 */
     return at->pending | mask;
 }

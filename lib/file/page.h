@@ -4,13 +4,15 @@
  *
  * Guarantees for a page state s:
  *   P1  s.bitmap, s.version and s.flags are changed only by the process that s.holder names, or, if that is dead,
- *       by the process that takes over its pages.
- *   P2  s.bitmap changes only while s.version is even, and only to a value that is durable on the media.
+ *       by the process that takes over its pages. Of a file with a log and numbers (undo.h) the first two are changed with `showing`, by
+ *       the page's holder, or by one that brings the page home (early.h).
+ *   P2  s.bitmap changes only while s.version is even, and only to a value that is durable on the media. (With a log it says where the
+ *       newest content is: 0: in the file; else in an early copy.)
  *   P3  After a release, the next thread to reserve the page sees everything that the releasing thread stored.
  *       That includes non-temporal stores: a commit fences them, and so does W4 in page_set_reserve.c.
  *
- * Models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml and snapshot.pml have marks. If you
- * change the order of steps here, change the model too.
+ * Models, which tools/check-models checks, contain this code: pages.pml has sleeping and waking, read.pml and snapshot.pml have marks,
+ * early.pml has pages that come home. If you change the order of steps here, change the model too.
  */
 #ifndef ATO_LIB_FILE_PAGE_H
 #define ATO_LIB_FILE_PAGE_H
@@ -113,6 +115,14 @@ static inline void page_turn_mark(struct page_state *s)
 static inline void page_mark_changing(struct page_state *s)
 {
     __atomic_store_n(&s->version, ((s->version + 1) & ~1ull) | PAGE_CHANGING, __ATOMIC_RELEASE);
+}
+
+/* Gives the page another version, for the same content: who is reading it reads again. */
+static inline void page_renew(struct page_state *s)
+{
+    if (s->version) /* it is loaded */
+        __atomic_store_n(&s->version, (s->version + 2) & ~(uint64_t)PAGE_CHANGING,
+                         __ATOMIC_RELEASE);
 }
 
 static inline void page_set_bitmap(struct page_state *s, uint64_t bitmap)

@@ -349,7 +349,7 @@ int shared_create(struct shared *s, const struct manifest_record *record, uint64
     h->inode = record->inode;
     h->device = record->device;
     h->sizing.version = 1;
-    h->undo.begun = h->undo.shown = UNDO_FIRST;
+    h->undo.begun = h->undo.shown = h->undo.moment = UNDO_FIRST;
     __atomic_store_n(&h->magic, SHARED_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }

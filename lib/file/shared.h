@@ -95,6 +95,8 @@ struct shared_log {
 struct shared_undo {
     uint64_t begun,
         shown; /* numbers of the last commit that has begun to become visible, and that is visible */
+    uint64_t moment; /* all commits up to this number are visible and durable */
+    uint64_t end;    /* in the log, behind the last early commit that is visible (early.h) */
     /* Changed by the holder of `showing`. */
     uint64_t most; /* copies that there may be; set with the attach lock, before there is a table */
     uint64_t made; /* those that have space */
@@ -201,7 +203,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 22
+#define SHARED_VERSION 23
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */

@@ -14,7 +14,7 @@
 /* A saved page. */
 struct undo_copy {
     uint64_t page, from; /* `from`: the number of its content */
-    uint64_t until;      /* of the commit that has changed it then; 0: free */
+    uint64_t until;      /* of the commit that has changed it then; UNDO_EARLY; 0: free */
     uint32_t next;       /* in the list of its bucket: an index of a copy, + 1; 0: none */
     char pad[64 - 28];
     char bytes[PAGE_BYTES];
@@ -59,6 +59,13 @@ static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
             return true;
     }
     return false;
+}
+
+/* Readers begin at `moment`, or later. */
+static bool is_kept(const struct shared *s, const struct undo_copy *c)
+{
+    return c->until > __atomic_load_n(&s->header->undo.moment, __ATOMIC_ACQUIRE) ||
+           (c->until && is_needed(s, c->from, c->until));
 }
 
 /* Is the line this process's? It is, before there is a snapshot in it. */
@@ -208,7 +215,7 @@ static bool make_more(struct shared *s)
 }
 
 /* Returns a copy that no snapshot needs, in no list; NULL: there is none. *index: its own. */
-static struct undo_copy *find_free(struct shared *s, uint64_t *index)
+static struct undo_copy *find_free(struct shared *s, uint64_t *index, bool early)
 {
     struct shared_undo *u = &s->header->undo;
     unsigned given_up = 0;
@@ -219,14 +226,14 @@ static struct undo_copy *find_free(struct shared *s, uint64_t *index)
             u->hand = i + 1;
             if (!c)
                 return NULL;
-            if (!c->until || !is_needed(s, c->from, c->until)) {
+            if (!is_kept(s, c)) {
                 __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
                 unlink_copy(s, i, c);
                 *index = i;
                 return c;
             }
         }
-        if (full && (given_up++ == MOST_GIVEN_UP || !give_up_oldest(s)))
+        if (full && (early || given_up++ == MOST_GIVEN_UP || !give_up_oldest(s)))
             return NULL;
         if (full)
             continue;
@@ -236,24 +243,28 @@ static struct undo_copy *find_free(struct shared *s, uint64_t *index)
 }
 
 /* Returns where to save the page; NULL: nowhere, or it is saved. */
-static struct undo_copy *choose(const struct undo *u, uint64_t page)
+static struct undo_copy *choose(const struct undo *u, uint64_t page, bool *is_saved)
 {
     struct shared *s = &u->f->shared;
     uint32_t *head = head_of(s, page);
     uint64_t i;
     struct undo_copy *c, *unneeded = NULL;
     unsigned n = 0;
+    *is_saved = false;
     for (uint32_t at = *head; at && n < LONGEST && (c = copy_at(s, at - 1)); at = c->next, n++) {
         if (c->page != page)
             continue;
-        if (c->until == u->number) /* by the process that died in this commit */
+        /* By the process that died in this commit, or by one that could not make it early. */
+        if (c->until == u->number) {
+            *is_saved = true;
             return NULL;
-        if (!unneeded && (!c->until || !is_needed(s, c->from, c->until)))
+        }
+        if (!unneeded && !is_kept(s, c))
             unneeded = c;
     }
     if (unneeded)
         return unneeded;
-    c = find_free(s, &i);
+    c = find_free(s, &i, u->early);
     if (!c)
         return NULL;
     c->page = page;
@@ -264,38 +275,56 @@ static struct undo_copy *choose(const struct undo *u, uint64_t page)
 
 /* ---- a commit ---- */
 
-void undo_begin(struct undo *u, struct file *f)
+void undo_begin(struct undo *u, struct file *f, bool early)
 {
     struct shared *s = &f->shared;
     struct shared_undo *h = &s->header->undo;
     const uint64_t shown = h->shown; /* not trusted: without a number `showing` would stay held */
-    *u = (struct undo){.f = f, .number = shown + 1 > UNDO_FIRST ? shown + 1 : UNDO_FIRST + 1};
-    __atomic_store_n(&h->begun, u->number, __ATOMIC_RELEASE);
+    *u = (struct undo){
+        .f = f, .number = shown + 1 > UNDO_FIRST ? shown + 1 : UNDO_FIRST + 1, .early = early};
+    if (!early)
+        __atomic_store_n(&h->begun, u->number, __ATOMIC_RELEASE);
     /* Before the look at the table: pairs with the one in snapshot.c. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     /* If they cannot be mapped, nothing is saved, and snapshots that need it are given up. */
     u->saves = undo_map(f) == 0;
 }
 
-void undo_save(struct undo *u, uint64_t page, const struct page_state *s)
+/* The lists are about to be changed. */
+static void change(const struct undo *u)
+{
+    struct shared_undo *h = &u->f->shared.header->undo;
+    __atomic_store_n(&h->edition, h->edition | 1, __ATOMIC_RELEASE);
+}
+
+bool undo_save(struct undo *u, uint64_t page, struct page_state *s, bool always)
 {
     const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_RELAXED),
                    from = page_content(version);
-    if (!version || (version & PAGE_CHANGING) || !u->saves || from >= u->number ||
-        !is_needed(&u->f->shared, from, u->number))
-        return;
     struct file *f = u->f;
-    struct shared_undo *h = &f->shared.header->undo;
-    __atomic_store_n(&h->edition, h->edition | 1, __ATOMIC_RELEASE);
-    struct undo_copy *c = choose(u, page);
+    if (!version || (version & PAGE_CHANGING) || !u->saves || from >= u->number)
+        return !always;
+    if (undo_is_early(f, s)) {
+        if (!always)
+            undo_outdate(u, page, version);
+        return true;
+    }
+    if (f->logged)
+        undo_forget(f, page, s);
+    if (!always && !is_needed(&f->shared, from, u->number))
+        return true;
+    change(u);
+    bool is_saved;
+    struct undo_copy *c = choose(u, page, &is_saved);
     if (!c)
-        return;
+        return is_saved;
     __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
     copy_gather_range(f->persist.kernel, c->bytes, file_o(f, page), file_r_to_read(f, page, s),
                       s->bitmap, 0, PAGE_BYTES);
     __atomic_store_n(&c->from, from, __ATOMIC_RELEASE);
     seam_point(SEAM_SAVING, u);
     __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
+    return true;
 }
 
 void undo_saved(const struct undo *u)
@@ -303,6 +332,152 @@ void undo_saved(const struct undo *u)
     struct shared_undo *h = &u->f->shared.header->undo;
     if (h->edition & 1)
         __atomic_store_n(&h->edition, h->edition + 1, __ATOMIC_RELEASE);
+}
+
+void undo_raise(struct file *f, uint64_t number)
+{
+    uint64_t *moment = &f->shared.header->undo.moment,
+             is = __atomic_load_n(moment, __ATOMIC_RELAXED);
+    while (is < number && !__atomic_compare_exchange_n(moment, &is, number, false, __ATOMIC_ACQ_REL,
+                                                       __ATOMIC_RELAXED))
+        ;
+}
+
+/* ---- early copies ---- */
+
+static struct undo_copy *copy_of(const char *bytes)
+{
+    return (struct undo_copy *)(bytes - offsetof(struct undo_copy, bytes));
+}
+
+char *undo_room(const struct undo *u, uint64_t page)
+{
+    bool is_saved;
+    change(u);
+    const struct undo other = {.f = u->f, .number = UNDO_EARLY - 1, .early = true};
+    struct undo_copy *c = choose(&other, page, &is_saved);
+    if (!c)
+        return NULL;
+    __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+    return c->bytes;
+}
+
+void undo_put(const struct undo *u, char *bytes)
+{
+    struct undo_copy *c = copy_of(bytes);
+    __atomic_store_n(&c->from, u->number, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->until, UNDO_EARLY, __ATOMIC_RELEASE);
+}
+
+void undo_put_back(char *bytes)
+{
+    __atomic_store_n(&copy_of(bytes)->until, 0, __ATOMIC_RELEASE);
+}
+
+/* Finds the copy that has the content of a page with this version; *found: NULL: there is none. Returns 0; -1 with ENOMEM. */
+static int find_newest(struct file *f, uint64_t page, uint64_t version, struct undo_copy **found)
+{
+    struct shared *s = &f->shared;
+    uint32_t at = __atomic_load_n(head_of(s, page), __ATOMIC_ACQUIRE);
+    *found = NULL;
+    for (unsigned i = 0; at && i < LONGEST; i++) {
+        struct undo_copy *c = copy_at(s, at - 1);
+        if (!c)
+            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
+        const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
+                       from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) == page && from == page_content(version) &&
+            until > from) {
+            *found = c;
+            break;
+        }
+        at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
+    }
+    return 0;
+}
+
+int undo_newest(struct file *f, uint64_t page, const struct page_state *s, uint64_t version,
+                unsigned begin, unsigned n, char *dst)
+{
+    const struct shared_undo *h = &f->shared.header->undo;
+    const uint32_t edition = __atomic_load_n(&h->edition, __ATOMIC_ACQUIRE);
+    struct undo_copy *c;
+    if (undo_map(f) < 0 || find_newest(f, page, version, &c) < 0)
+        return -1;
+    if (c)
+        f->persist.kernel->plain(dst, c->bytes + begin, n);
+    if (c || __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != version || !undo_is_early(f, s))
+        return 0;
+    /* The list was being changed, and led elsewhere. */
+    if (edition & 1 || __atomic_load_n(&h->edition, __ATOMIC_ACQUIRE) != edition)
+        return 1;
+    return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+}
+
+void undo_outdate(const struct undo *u, uint64_t page, uint64_t version)
+{
+    struct undo_copy *c;
+    if (u->saves && find_newest(u->f, page, version, &c) == 0 && c)
+        __atomic_store_n(&c->until, u->number, __ATOMIC_RELEASE);
+}
+
+void undo_forget(struct file *f, uint64_t page, struct page_state *state)
+{
+    struct shared *s = &f->shared;
+    struct undo_copy *c;
+    unsigned n = 0;
+    if (undo_map(f) < 0)
+        return;
+    for (uint32_t at = *head_of(s, page); at && n < LONGEST && (c = copy_at(s, at - 1));
+         at = c->next, n++)
+        if (c->page == page && c->until == UNDO_EARLY) {
+            page_renew(state);
+            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+        }
+}
+
+int undo_each_early(struct file *f,
+                    int (*visit)(struct file *f, uint64_t page, struct page_state *s,
+                                 const char *bytes, bool is_newest))
+{
+    struct shared *s = &f->shared;
+    const uint64_t made = s->header->undo.made;
+    if (made && undo_map(f) < 0)
+        return -1;
+    for (uint64_t i = 0; i < made; i++) {
+        struct undo_copy *c = copy_at(s, i);
+        if (!c)
+            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
+        if (c->until != UNDO_EARLY)
+            continue;
+        const uint64_t moment = __atomic_load_n(&s->header->undo.moment, __ATOMIC_ACQUIRE),
+                       page = c->page;
+        struct page_state *state = page < s->pages ? shared_peek(s, page) : NULL;
+        /* One that was left by a process that was killed when it had brought the page home. */
+        if (!state)
+            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+        const bool is_left = !state->bitmap || page_content(state->version) != c->from;
+        if (is_left || c->from <= moment) {
+            const int r = is_left ? 0 : visit(f, page, state, c->bytes, true);
+            if (r < 0)
+                return -1;
+            if (r > 0)
+                continue;
+            page_renew(state);
+            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+            continue;
+        }
+        unsigned n = 0;
+        uint32_t at = *head_of(s, page);
+        while (at && n++ < LONGEST && (c = copy_at(s, at - 1)) &&
+               !(c->page == page && c->from <= moment && moment < c->until))
+            at = c->next;
+        if (!at || !c || n > LONGEST)
+            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
+        if (visit(f, page, state, c->bytes, false) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- a snapshot ---- */
@@ -327,8 +502,9 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
         f->persist.kernel->plain(dst, c->bytes + begin, n);
         RACES_MEANT_END(dst, n);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        /* `until` becomes 0 before anything else changes, and no page is saved twice at the same commit. */
+        /* `until` becomes 0 before anything else changes, and no page has the same content twice. */
         return __atomic_load_n(&c->until, __ATOMIC_RELAXED) == until &&
+                       __atomic_load_n(&c->from, __ATOMIC_RELAXED) == from &&
                        __atomic_load_n(&c->page, __ATOMIC_RELAXED) == page
                    ? UNDO_FOUND
                    : UNDO_AGAIN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What snapshots need: the numbers of commits, the table of open snapshots, and the undo area with pages as they were.
+ * What snapshots need: the numbers of commits, the table of open snapshots, and the undo area with pages as they were; and, with a log,
+ * as they are before that is durable (lib/commit/early.h).
  *
  * The first snapshot of a file numbers its commits: from then on, until the shared memory goes, each commit that changes content
  * becomes visible while its thread holds `showing`, one after the other, and the pages and the size that it changes get its number:
@@ -8,13 +9,17 @@
  * whose number is s or less is as the snapshot has to see it. Before a commit with number n changes a page that has number m, it
  * saves the page for the snapshots from m to n - 1, if there are any.
  *
- * How a snapshot and a commit find each other, modelled in snapshot.pml:
+ * `moment` is the number up to which all commits are durable. New snapshots have it, or a later one. Only early commits, which are visible
+ * to writers before they are durable, are not part of it at once: they save every page that they change, so no snapshot waits for
+ * them or has to find them. A copy is free when no snapshot needs it and `until` is not behind `moment`.
+ *
+ * How a snapshot and a commit find each other, modelled in snapshot.pml, and with early commits in early.pml:
  *
  *   the snapshot                                        the commit, which holds `showing`
  *   stores `beginning` in its entry                     stores its number n in `begun`
  *   full barrier                                        full barrier
- *   loads `begun`: b; waits until `shown` is b          looks at all entries, saves pages
- *   stores b in its entry                               changes the pages; stores n in `shown`
+ *   loads `begun`; waits until `moment` is as much      looks at all entries, saves pages
+ *   stores `moment` in its entry                        changes the pages; stores n in `shown`, then in `moment`
  *
  * Either the commit sees the entry, and saves what it changes; or the snapshot sees the commit's number, and comes after it.
  *
@@ -35,7 +40,7 @@
 
 /* In a word of the table; a number is UNDO_FIRST at least. */
 enum undo_entry { UNDO_FREE, UNDO_TAKEN, UNDO_LOST }; /* LOST: given up */
-#define UNDO_BEGINNING (1ull << 63) /* the rest is the number that was shown before */
+#define UNDO_BEGINNING (1ull << 63)                   /* the rest is `moment`, as it was before */
 
 enum {
     UNDO_WORDS = 8, /* of a line */
@@ -46,6 +51,9 @@ enum {
 
 /* shared_header.numbered. While it is UNDO_BEGUN, commits may be under way that have no number. */
 enum { UNDO_BEGUN = 1, UNDO_READY };
+
+/* undo_copy.until: the copy is the newest content of the page (early.h). */
+#define UNDO_EARLY UINT64_MAX
 
 /* The default of snapshot_bytes. */
 #define UNDO_BYTES (256ull << 20)
@@ -65,20 +73,59 @@ struct undo {
     struct file *f;
     uint64_t number; /* 0: commits have none */
     bool saves;      /* the table and the undo area are mapped */
+    bool early;      /* it gives up no snapshots for its copies */
 };
 
-/* Gives the commit its number, and looks at the snapshots. */
-void undo_begin(struct undo *u, struct file *f);
+/* Gives the commit its number. Unless it is early, snapshots that begin wait until it is visible. */
+void undo_begin(struct undo *u, struct file *f, bool early);
 
-/* Saves the page, which the caller holds, and changes after undo_saved(). */
-void undo_save(struct undo *u, uint64_t page, const struct page_state *s);
+/* Saves the page, which the caller holds, and changes after undo_saved(), if a snapshot needs it; or `always`. Returns false: it is not
+ * saved, though it should be. */
+bool undo_save(struct undo *u, uint64_t page, struct page_state *s, bool always);
 void undo_saved(const struct undo *u);
 
-/* The commit is visible. The caller releases `showing` then. */
-static inline void undo_end(struct file *f, uint64_t number)
+/* All commits up to this number are durable. */
+void undo_raise(struct file *f, uint64_t number);
+
+/* The commit is visible; not an early one: and durable, as all before it. The caller releases `showing` then. */
+static inline void undo_end(struct file *f, uint64_t number, bool early)
 {
     __atomic_store_n(&f->shared.header->undo.shown, number, __ATOMIC_RELEASE);
+    if (!early)
+        undo_raise(f, number);
 }
+
+/* ---- early copies (early.h) ---- */
+
+/* Is the newest content of the page in an early copy? Shared memory is not trusted: it may not be there. */
+static inline bool undo_is_early(const struct file *f, const struct page_state *s)
+{
+    return f->logged && __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE) && file_is_numbered(f);
+}
+
+/* Returns room for the newest content of the page, which counts from undo_put() on; NULL: there is none. */
+char *undo_room(const struct undo *u, uint64_t page);
+void undo_put(const struct undo *u, char *bytes);
+/* Gives it back instead. */
+void undo_put_back(char *bytes);
+
+/* The early copy of a page that has this version becomes a saved one: a commit is about to change the page. */
+void undo_outdate(const struct undo *u, uint64_t page, uint64_t version);
+
+/* Copies bytes of the early copy of a page that had this version, which is valid if it still has it. Returns 0; 1: wait for the holder of
+ * `showing`, and try again; -1 with ENOMEM, EUCLEAN. */
+int undo_newest(struct file *f, uint64_t page, const struct page_state *s, uint64_t version,
+                unsigned begin, unsigned n, char *dst);
+
+/* Forgets the early copy of a page whose newest content is in the file: left by a process that was killed. With `showing`. */
+void undo_forget(struct file *f, uint64_t page, struct page_state *s);
+
+/* Calls `visit` for each page with an early copy, with `showing`. `bytes`: its content that is durable, of the number `moment` at least;
+ * is_newest: nothing newer is visible, and unless it returns 1 the copy is not used any more. Returns 0; -1: visit() has, or not all
+ * copies can be mapped. */
+int undo_each_early(struct file *f,
+                    int (*visit)(struct file *f, uint64_t page, struct page_state *s,
+                                 const char *bytes, bool is_newest));
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };

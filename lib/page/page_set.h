@@ -42,6 +42,13 @@ struct page_set {
     struct held_page small[PAGE_SET_SMALL];
 };
 
+/* Where the valid slices are that the operation sees, without its own: of a logged file in homes.o, which is memory with the newest content if
+ * the file does not have it (page_set_take_base()). */
+static inline uint64_t page_set_seen(const struct held_page *at)
+{
+    return __builtin_expect(at->file->logged, 0) ? 0 : at->state->bitmap;
+}
+
 /* The value of page_state.tx for a page: the transaction that has it, and the page's index among its pages. */
 static inline uint64_t page_set_note(uint32_t tag, uint64_t place)
 {

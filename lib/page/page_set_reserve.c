@@ -2,7 +2,9 @@
 /* The order of reservations, of W4 and of releases is modelled in read.pml. */
 #include "lib/page/page_set_reserve.h"
 
+#include "lib/file/undo.h"
 #include "lib/page/scratch.h"
+#include "reflection/media/races.h"
 #include "reflection/media/report.h"
 
 #include <errno.h>
@@ -35,6 +37,35 @@ int page_set_await(struct file *f, uint64_t page, enum reservation why, uint32_t
     if (r == 0)
         page_release(s);
     return r < 0 ? -1 : 0;
+}
+
+int page_set_take_base(struct held_page *at)
+{
+    const struct page_state *s = at->state;
+    struct file *f = at->file;
+    const struct page_state *showing = &f->shared.header->undo.showing;
+    char *base = aligned_alloc(SLICE_BYTES, PAGE_BYTES);
+    if (!base)
+        return report_error(ENOMEM, "no memory for a page of %s", f->pairing.path);
+    for (unsigned i = 0;; i++) { /* it may come home meanwhile */
+        const uint64_t version = __atomic_load_n(&s->version, __ATOMIC_ACQUIRE);
+        int r = 0;
+        RACES_MEANT_BEGIN(); /* as in read_at_once() */
+        if (undo_is_early(f, s))
+            r = undo_newest(f, at->page, s, version, 0, PAGE_BYTES, base);
+        else
+            f->persist.kernel->plain(base, at->homes.o, PAGE_BYTES);
+        RACES_MEANT_END(base, PAGE_BYTES);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (r == 0 && __atomic_load_n(&s->version, __ATOMIC_RELAXED) == version)
+            break;
+        if (r < 0 || (r > 0 && reservation_await(f, showing, i) < 0)) {
+            free(base);
+            return -1;
+        }
+    }
+    at->homes.o = base;
+    return 0;
 }
 
 /* How many spans ahead page states and homes are prefetched; of one span, how many pages. */
@@ -109,8 +140,11 @@ void page_set_release_from(struct page_set *h, uint64_t n)
         persist_fence(aborted);
     for (uint64_t i = n; i < h->n; i++) {
         struct page_state *s = h->pages[i].state;
+        struct file *f = h->pages[i].file;
         if (__builtin_expect(!h->pages[i].homes.word, 0))
-            scratch_give(h->pages[i].file, h->pages[i].homes.r);
+            scratch_give(f, h->pages[i].homes.r);
+        if (__builtin_expect(f->logged, 0) && h->pages[i].homes.o != file_o(f, h->pages[i].page))
+            free(h->pages[i].homes.o);
         if (h->tag)
             __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
         page_release(s);

@@ -3,11 +3,15 @@
 #ifndef ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 #define ATO_LIB_PAGE_PAGE_SET_RESERVE_H
 
+#include "lib/file/undo.h"
 #include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 
 /* Makes room for `more` pages. Returns 0; -1 with ENOMEM. */
 int page_set_make_room(struct page_set *h, uint64_t more);
+
+/* Of a logged file's page whose newest content is not in the file: copies that to memory, which homes.o is until the page is released. Returns 0; -1 with errno. */
+int page_set_take_base(struct held_page *at);
 
 /* Reserves and loads a page of a file that reaches byte `end`, and adds it to the set, which has room. Returns as
  * reservation_take_within(); but RESERVATION_FAILED also if the page cannot be loaded: then it is in the set. */
@@ -21,7 +25,9 @@ static inline enum reservation page_set_take_at(struct page_set *h, struct file 
     if (h->tag)
         __atomic_store_n(&s->tx, page_set_note(h->tag, h->n), __ATOMIC_RELAXED);
     page_set_add(h, f, page, s, homes);
-    const int loaded = load_page(f, page, s);
+    int loaded = load_page(f, page, s);
+    if (__builtin_expect(f->logged, 0) && loaded == 0 && undo_is_early(f, s))
+        loaded = page_set_take_base(&h->pages[h->n - 1]);
     if (__builtin_expect(f->sparse, 0))
         h->pages[h->n - 1].homes = file_homes_of(f, page, s);
     return loaded < 0 ? RESERVATION_FAILED : RESERVATION_MINE;

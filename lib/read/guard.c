@@ -50,7 +50,7 @@ static int check_replacing(struct mapping *m, const struct manifest_guard *kept,
                             "%s has a guard, of %u bytes at %llu: remove that (a guard of 0 bytes) "
                             "before you set another one",
                             path, kept->bytes, at);
-    if (read_bytes(m, wish->offset, now, wish->bytes, NULL) < 0)
+    if (read_bytes(m, wish->offset, now, wish->bytes, NULL, true) < 0)
         return -1;
     if (memcmp(now, wish->plain, wish->bytes) == 0)
         return report_error(

@@ -40,6 +40,7 @@
 #include "lib/read/read.h"
 
 #include "lib/commit/deploy.h"
+#include "lib/commit/log.h"
 #include "lib/file/place.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/page/reservation.h"
@@ -126,8 +127,22 @@ int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char
     return 0;
 }
 
+static uint64_t moment_of(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header->undo.moment, __ATOMIC_ACQUIRE);
+}
+
+/* Returns whether the content that a page has with this version may not be durable yet, or may be part of a commit that is not. */
+static bool is_early(const struct file *f, uint64_t version)
+{
+    return f->logged && file_is_numbered(f) && page_content(version) > moment_of(f);
+}
+
+/* In the version that is noted: the rest is the moment at which the page was read. No version has it. */
+#define AT_MOMENT (1ull << 63)
+
 int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
-              uint32_t *marked)
+              uint32_t *marked, bool newest)
 {
     int r = 1;
     seam_point(SEAM_CHECK, f);
@@ -146,23 +161,44 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
         const bool is_marked = marked && now && !(now & 1);
         if (is_marked)
             *marked = __atomic_load_n(&s->holder, __ATOMIC_RELAXED);
+        /* A process that may only read cannot make early commits durable: it reads what was before. */
+        if (marked && (now & 1) && is_early(f, now))
+            now = AT_MOMENT | moment_of(f);
         if (now != *version)
             r = 0;
         if (now != *version && !is_marked) {
             if (!marked && !(now = read_steady_version(f, s)))
                 return -1;
+            /* Which takes as long as a sync. A process that may only read waits for the others. */
+            for (unsigned i = 0; !marked && !newest && undo_is_early(f, s) && is_early(f, now); i++)
+                if (log_settle(f) < 0 || reservation_await(f, s, i) < 0)
+                    return -1;
             if (reservation_reaches(f, offset + n) < 0) /* after the version is noted */
                 return -1;
             *version = now;
             seam_point(SEAM_VERSION, f);
             RACES_MEANT_BEGIN(); /* as in read_at_once() */
-            if (now)
-                read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst);
+            int copied = 0;
+            if (now & AT_MOMENT) {
+                copied = undo_map(f) < 0 ? -1
+                                         : undo_find(f, now & ~AT_MOMENT, page, (unsigned)begin,
+                                                     (unsigned)bytes, dst);
+                copied = copied < 0 ? -1 : copied != UNDO_FOUND;
+            } else if (now)
+                copied = read_copy(f, s, page, (unsigned)begin, (unsigned)bytes, dst, now);
             else if (read_by_word(f, page, (unsigned)begin, (unsigned)bytes, dst) < 0)
                 r = -1;
             RACES_MEANT_END(dst, bytes);
-            if (r < 0)
+            if (r < 0 || copied < 0)
                 return -1;
+            if (copied > 0) { /* try again */
+                const struct page_state *showing = &f->shared.header->undo.showing;
+                const uint32_t holder = __atomic_load_n(&showing->holder, __ATOMIC_RELAXED);
+                *version = READ_NOT_COPIED;
+                page_pause(PAGE_SPINS);
+                if (!marked && holder && reservation_look_after(f, showing, holder) < 0)
+                    return -1;
+            }
         }
         dst += bytes;
         version++;
@@ -172,7 +208,8 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
 
 /* Reads pages while they are held, so they cannot change. Pages of an open transaction are not waited for: only its
  * commit changes them, and after that they can be held. */
-static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions)
+static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *versions,
+                         bool newest)
 {
     const struct patience patience = {.not_for_tx = true};
     int r = 0;
@@ -184,7 +221,7 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
             r = page_set_take(&h, f, at, &patience);
         r = r < 0 ? -1 : 0; /* pages that a transaction has, or is about to cut off, are skipped */
         for (int i = 0; r == 0 && i < 2; i++)
-            r = read_pass(f, offset, dst, n, versions, NULL);
+            r = read_pass(f, offset, dst, n, versions, NULL, newest);
         page_set_release(&h);
     }
     return r;
@@ -206,7 +243,7 @@ static bool lies_apart(struct file *f, uint64_t offset, uint64_t n)
 }
 
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
-               struct read_versions *versions)
+               struct read_versions *versions, bool newest)
 {
     struct read_versions own, *v = versions ? versions : &own;
     const bool deploys = !versions && policy_of(m) != ATO_READ_GATHER; /* as read_at_once() */
@@ -218,9 +255,9 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
     if (read_versions_init(v, page_span_count(offset, n)) < 0)
         return -1;
     for (; r == 0 && passes < PASSES; passes++)
-        r = read_pass(m->file, offset, dst, n, v->of, NULL);
+        r = read_pass(m->file, offset, dst, n, v->of, NULL, newest);
     if (r == 0)
-        r = read_reserved(m->file, offset, dst, n, v->of);
+        r = read_reserved(m->file, offset, dst, n, v->of, newest);
     if (r >= 0 && file_check(m->file) < 0) /* after the copy (fault.h) */
         r = -1;
     if (r < 0 || !versions)

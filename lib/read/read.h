@@ -3,6 +3,7 @@
 #ifndef ATO_LIB_READ_READ_H
 #define ATO_LIB_READ_READ_H
 
+#include "lib/file/undo.h"
 #include "lib/page/page_set.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/bitmap.h"
@@ -25,7 +26,7 @@ void read_versions_free(struct read_versions *v);
  * a success. Returns 0; -1 with ENOSPC, ENOMEM, EIO, or EFAULT (the file got shorter meanwhile): dst
  * may hold anything then. */
 int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
-               struct read_versions *versions);
+               struct read_versions *versions, bool newest);
 
 /* One pass of a read over its pages; *version is the first one's. Returns 1: all is copied, as it was at one moment; 0: one more
  * pass is necessary; -1: an error, such as ENOSPC for a page state.
@@ -34,7 +35,7 @@ int read_bytes(struct mapping *m, uint64_t offset, char *dst, uint64_t n,
  * holder of a page that is marked as flipping, if there is one, and a page that is not loaded, which was not flipped since the
  * shared memory was made, is copied by its word on the media. */
 int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *version,
-              uint32_t *marked);
+              uint32_t *marked, bool newest);
 
 /* Copies bytes of a page by its word on the media. It uses pread(), so nothing can fault. Returns 0; -1 with errno. */
 int read_by_word(struct file *f, uint64_t page, unsigned begin, unsigned n, char *dst);
@@ -54,13 +55,18 @@ static inline uint64_t read_steady_version(struct file *f, const struct page_sta
     }
 }
 
-/* Copies bytes of a page by its current bitmap. */
-static inline void read_copy(struct file *f, const struct page_state *s, uint64_t page,
-                             unsigned begin, unsigned n, char *dst)
+/* Copies bytes of a page by its current bitmap. Returns as undo_newest(). */
+static inline int read_copy(struct file *f, const struct page_state *s, uint64_t page,
+                            unsigned begin, unsigned n, char *dst, uint64_t version)
 {
+    if (__builtin_expect(undo_is_early(f, s), 0))
+        return undo_newest(f, page, s, version, begin, n, dst);
     uint64_t bitmap = __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(f->logged, 0))
+        bitmap = 0;
     copy_gather_range(f->persist.kernel, dst, file_o(f, page), file_r_to_read(f, page, s), bitmap,
                       begin, n);
+    return 0;
 }
 
 /*
@@ -114,7 +120,7 @@ static inline __attribute__((always_inline)) bool read_at_once(struct mapping *m
     const bool home = __builtin_expect(!bitmap, 1) ||
                       !(few ? (bitmap >> begin / 64 | bitmap >> (begin + (unsigned)n - 1) / 64) & 1
                             : bitmap & bitmap_touched(begin, (unsigned)n));
-    if (!home && !gathers)
+    if (!home && (!gathers || f->logged))
         return false;
     seam_point(SEAM_VERSION, s);
     /* The race is intended: during the copy a flip may become visible, and the next writer may store to the home that was

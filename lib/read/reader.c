@@ -164,7 +164,7 @@ struct wanted {
 static int copy_wanted(void *arg, bool watches, uint32_t *marked)
 {
     const struct wanted *w = arg;
-    return watches ? read_pass(w->f, w->offset, w->dst, w->n, w->versions, marked)
+    return watches ? read_pass(w->f, w->offset, w->dst, w->n, w->versions, marked, false)
                    : copy_plain(w->f, w->offset, w->dst, w->n);
 }
 

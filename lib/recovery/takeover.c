@@ -111,14 +111,22 @@ static int begin_number(struct dead *p)
     uint32_t holder = 0;
     p->undo = (struct undo){.f = f};
     p->commits = was_committing(&f->shared, p->holder);
-    if (!file_is_numbered(f) || !p->commits)
+    if (!file_is_numbered(f) ||
+        (!p->commits && !f->logged)) /* with a log pages come home meanwhile */
         return 0;
     p->took = __atomic_compare_exchange_n(&showing->holder, &holder, p->holder, false,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
     if (!p->took && holder != p->holder)
         return 1;
-    undo_begin(&p->undo, f);
+    if (p->commits)
+        undo_begin(&p->undo, f, false);
     return 0;
+}
+
+/* The newest content of a page is in an early copy (undo.h). */
+static bool is_early(const struct dead *p, const struct dead_page *at)
+{
+    return at->page < DEAD_LOCK && undo_is_early(p->file, at->state);
 }
 
 /* Then all may change; another process that has to go on here saves nothing of it. */
@@ -127,8 +135,8 @@ static void save_all(struct dead *p)
     if (!p->undo.number)
         return;
     for (uint64_t i = 0; i < p->npages; i++)
-        if (p->pages[i].page < DEAD_LOCK)
-            undo_save(&p->undo, p->pages[i].page, p->pages[i].state);
+        if (p->pages[i].page < DEAD_LOCK && !is_early(p, &p->pages[i]))
+            (void)undo_save(&p->undo, p->pages[i].page, p->pages[i].state, false);
     undo_saved(&p->undo);
     for (uint64_t i = 0; i < p->npages; i++)
         if (is_flipping(p->pages[i].state))
@@ -212,6 +220,9 @@ static int replay_log(struct dead *p)
     if (r == 0 && range.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
         persist_store_word(&p->media.persist, (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
                            manifest_encode_size(range.size));
+    /* All that is visible was in the log when it was synced. Before any page changes: readers may go by `moment`. */
+    if (r == 0 && file_is_numbered(f))
+        undo_raise(f, f->shared.header->undo.shown);
     return r;
 }
 
@@ -301,8 +312,13 @@ static void reload(struct dead *p)
         seam_point(SEAM_FLIPPING, p);
         if (at->page == DEAD_SIZE)
             __atomic_store_n(&h->size, at->value, __ATOMIC_RELEASE);
-        else if (at->state->version)
+        else if (at->state->version) {
+            if (is_early(p, at) && p->undo.number)
+                undo_outdate(&p->undo, at->page, at->state->version);
+            if (is_early(p, at)) /* replay_log() has brought it home */
+                undo_forget(p->file, at->page, at->state);
             page_set_bitmap(at->state, at->value);
+        }
     }
 }
 
@@ -315,7 +331,10 @@ static void release(struct dead *p)
     for (uint64_t i = 0; i < p->npages; i++) {
         const struct dead_page *at = &p->pages[i];
         seam_point(SEAM_FLIPPED, p);
-        if (is_flipping(at->state) && p->commits)
+        /* What has the number already gets no earlier version again, which a reader of its early copy may have noted. */
+        const bool has_number =
+            p->undo.number && page_content(at->state->version) == p->undo.number;
+        if (is_flipping(at->state) && p->commits && !has_number)
             page_unmark_changed(at->state, p->undo.number);
         else if (is_flipping(at->state))
             page_turn_mark(at->state);
@@ -325,7 +344,7 @@ static void release(struct dead *p)
         page_release(at->state);
     }
     if (p->undo.number)
-        undo_end(p->file, p->undo.number);
+        undo_end(p->file, p->undo.number, false);
     end_number(p);
     report_log(REPORT_INFO, "freed the pages of %s that a dead process had reserved",
                p->file->pairing.path);
@@ -364,7 +383,7 @@ static int recover(struct dead *p)
     const int found = find(p);
     if (found == 0)
         save_all(p); /* before anything of it changes */
-    if (found < 0 || (p->file->logged && p->npages && replay_log(p) < 0) ||
+    if (found < 0 || (p->file->logged && (p->npages || p->undo.number) && replay_log(p) < 0) ||
         (has_slot && replay_slots(&p->media, slot, slot) < 0) ||
         (has_long && replay_slots(&p->media, MANIFEST_SLOTS, MANIFEST_SLOTS) < 0)) {
         unmark_all(p);

@@ -58,6 +58,8 @@ struct connection {
     uint64_t mask_seen; /* when database_check_mask_again() has looked; 0: it has to */
     bool wrote;         /* its last transaction asked for RESERVED */
     bool in_advance; /* it has RESERVED in memory, and SQLite has not asked for it yet. Atomic. */
+    bool gave_back;  /* its EXCLUSIVE, after a commit */
+    unsigned char early; /* so many commits are early (methods.c) */
     bool writable;
     bool checkpoint; /* a checkpoint is under way */
     /* It ended a checkpoint, and has not asked whether its cache is up to date since: data_read() says it is not. */

@@ -92,6 +92,14 @@ static int read_staged(struct connection *c, void *to, int n, sqlite3_int64 offs
                : failed(c, SQLITE_IOERR_READ, "cannot read");
 }
 
+/* A writer goes on from what is newest. */
+static bool read_mapped(struct connection *c, void *to, const char *from, size_t n)
+{
+    const bool writes = connection_writes(c) || __atomic_load_n(&c->in_advance, __ATOMIC_RELAXED);
+    c->pending.owes |= writes;
+    return writes ? ato_read_newest(to, from, n) : ato_memcpy(to, from, n);
+}
+
 static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offset)
 {
     if (!c->plain && !c->pending.view)
@@ -109,7 +117,7 @@ static int read_bytes(struct connection *c, void *to, int n, sqlite3_int64 offse
     if (some && c->pending.tx)
         r = read_staged(c, to, some, offset);
     else if (some && (sees ? ato_snapshot_read(c->snapshot, to, offset, (size_t)some) != some
-                           : !ato_memcpy(to, view + offset, (size_t)some)))
+                           : !read_mapped(c, to, view + offset, (size_t)some)))
         r = failed(
             c, sees && errno == ESTALE && !is_writing(c) ? SQLITE_BUSY_SNAPSHOT : SQLITE_IOERR_READ,
             "cannot read");

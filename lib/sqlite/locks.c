@@ -39,9 +39,10 @@ enum { LINES = 1020 };
 
 struct lock_words {
     uint64_t writer;
-    uint64_t uses;  /* how often RESERVED was given back */
-    uint64_t since; /* when the turn of `next` began */
-    uint64_t pad[5];
+    uint64_t uses;    /* how often RESERVED was given back */
+    uint64_t since;   /* when the turn of `next` began */
+    uint64_t refused; /* locks_note_refusal() */
+    uint64_t pad[4];
     uint64_t tickets;   /* given out */
     uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
     uint32_t used;      /* lines from this one on were never used */
@@ -61,6 +62,9 @@ enum { TURN_NS = 1000 * 1000, LONG_TURN_NS = 10 * TURN_NS };
 
 /* A turn ends if its owner has not taken RESERVED for so long: that process may be stopped. */
 enum { UNUSED_NS = 5 * TURN_NS };
+
+/* For how long a refusal keeps commits from being early. */
+enum { REFUSED_NS = 5 * TURN_NS };
 
 /* A writer that goes on takes RESERVED again sooner. */
 enum { LEFT_NS = 10 * 1000 };
@@ -496,6 +500,18 @@ void locks_unreserve(struct locks *l, int line)
 bool locks_are_contended(const struct locks *l, int line)
 {
     return !is_free(l, line) && !is_mine(l, line, LOAD(&l->words->writer));
+}
+
+bool locks_may_hand_over(const struct locks *l, bool *was_refused)
+{
+    const uint64_t refused = LOAD(&l->words->refused);
+    *was_refused = refused && locks_clock() - refused < REFUSED_NS;
+    return !*was_refused && head(l) != LINES;
+}
+
+void locks_note_refusal(struct locks *l)
+{
+    STORE(&l->words->refused, locks_clock());
 }
 
 bool locks_say(const struct locks *l, enum locks_fact fact)

@@ -119,6 +119,13 @@ void locks_unshare(struct locks *l, int line);
 /* Returns whether another line has RESERVED or above, or the next turn. Does not ask whether it lives. */
 bool locks_are_contended(const struct locks *l, int line);
 
+/* Does a writer wait in the queue, and was no snapshot refused just now (*was_refused)? Then a commit is early (methods.c). */
+bool locks_may_hand_over(const struct locks *l, bool *was_refused);
+
+/* A transaction was refused because its snapshot is not the newest. Beside early commits snapshots never are: they stop for a while, as nobody
+ * else would get to write who reads first. */
+void locks_note_refusal(struct locks *l);
+
 /*
  * What the processes tell one another of the file:
  *

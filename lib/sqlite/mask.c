@@ -110,7 +110,7 @@ int mask_read(char *view, off_t length, void *h)
 {
     if (length < MASK_HEADER || ato_size(view) < MASK_HEADER)
         return 1;
-    return ato_memcpy(h, view, MASK_HEADER) ? 0 : -1;
+    return ato_read_newest(h, view, MASK_HEADER) ? 0 : -1;
 }
 
 bool mask_is_lost(const char *view)
@@ -119,7 +119,7 @@ bool mask_is_lost(const char *view)
     if (ato_read_original(&is, view + FRACTION, 1) < 0 || is == MASKED)
         return false;
     /* Of a new file all bytes may be in the reflection. */
-    return is != 0 || (ato_memcpy(header, view, sizeof(header)) && !mask_is_on(header));
+    return is != 0 || (ato_read_newest(header, view, sizeof(header)) && !mask_is_on(header));
 }
 
 /* What is masked before the counter, and the counter, are in a word each, which an eager write stores in place. */

@@ -50,6 +50,29 @@ static int leave(struct connection *c, int result)
  * Errors are logged.
  */
 
+/* Does COMMIT give EXCLUSIVE back, and return what xUnlock returns? Of an attached database it is not known: another one may fail first, and
+ * PRAGMA locking_mode is only told to the main one. (Without that pragma: a SQLite may have been built with the mode exclusive.) */
+static bool gives_back(const struct connection *c)
+{
+    sqlite3 *user = c->user ? *c->user : NULL;
+    return user && sqlite3_db_filename(user, "main") == c->name && c->gave_back &&
+           !c->keeps_locks && !c->becomes_wal && !share_had_wal(c) &&
+           !share_memory_writes_several(c);
+}
+
+/* Is the commit early? If others wait to write; and so are some that follow. */
+static bool is_early(struct connection *c)
+{
+    enum { SOON = 16 };
+    bool was_refused;
+    if (!c->db->memory || c->lock < SQLITE_LOCK_EXCLUSIVE || !gives_back(c))
+        return false;
+    const bool may = locks_may_hand_over(&c->db->locks, &was_refused);
+    if (may || was_refused)
+        c->early = may ? SOON : 0;
+    return c->early && c->early--;
+}
+
 /* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: nothing is staged any
  * more. SQLite rolls back then, and undoes only what it has staged itself, which data_finish() adds to. */
 static int commit(struct connection *c)
@@ -58,7 +81,7 @@ static int commit(struct connection *c)
     /* The process ends: what was staged is gone (database.c, at_exit()). With a journal on the disk nothing was. */
     if (c->db->gone && c->lock >= SQLITE_LOCK_RESERVED && c->rollback != JOURNAL_ON_DISK)
         r = SQLITE_IOERR_FSYNC;
-    if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending) < 0)
+    if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending, is_early(c)) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
     c->committed |= r == SQLITE_OK;
     if (r != SQLITE_OK)
@@ -91,12 +114,19 @@ static int unlock(struct connection *c, int level)
     /* With journal_mode=truncate or persist SQLite keeps the journal open, and writes to it, until it gives its last lock back. */
     if (level == SQLITE_LOCK_NONE)
         c->rollback = JOURNAL_NONE;
+    c->gave_back |= c->committed && level < SQLITE_LOCK_RESERVED;
     c->deletes_durably = c->committed = false;
     /* Before another connection has the lock: its journal must not be taken for this connection's. */
     const int before = c->lock;
     if (level < before)
         __atomic_store_n(&c->lock, level, __ATOMIC_RELAXED);
-    return share_unlock(c, before, level);
+    if (level < SQLITE_LOCK_RESERVED)
+        pending_note(&c->pending);
+    const int r = share_unlock(c, before, level);
+    /* Others may write from now on. COMMIT returns what is returned here. */
+    return level < SQLITE_LOCK_RESERVED && pending_await(&c->pending) < 0 && r == SQLITE_OK
+               ? fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name)
+               : r;
 }
 
 static int connection_unlock(sqlite3_file *file, int level)

@@ -13,7 +13,7 @@ int pending_begin(struct pending *s)
     if (s->tx)
         return 0;
     const struct ato_tx_options options = {.struct_size = sizeof(options),
-                                           .flags = ATO_TX_READ_COMMITTED,
+                                           .flags = ATO_TX_READ_COMMITTED | ATO_TX_EARLY,
                                            .wait_ms = WAIT_MS,
                                            .max_bytes = MAX_BYTES};
     const off_t size = ato_size(s->view);
@@ -74,12 +74,29 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
-int pending_commit(struct pending *s)
+int pending_commit(struct pending *s, bool early)
 {
-    const int r = ato_tx_commit(s->tx);
-    if (r == 0)
+    const int r = early ? ato_tx_commit_early(s->tx, &s->promise) : ato_tx_commit(s->tx);
+    if (r == 0) {
         s->tx = NULL;
+        s->owes = false; /* all that was visible is durable with it */
+    }
     return r;
+}
+
+void pending_note(struct pending *s)
+{
+    if (s->view && s->owes && !s->promise.number)
+        (void)ato_visible(s->view, &s->promise);
+    s->owes = false;
+}
+
+int pending_await(struct pending *s)
+{
+    pending_note(s);
+    const struct ato_promise promise = s->promise;
+    s->promise.number = 0;
+    return promise.number ? ato_await(s->view, &promise) : 0;
 }
 
 void pending_abort(struct pending *s)

@@ -9,14 +9,18 @@
 #define ATO_SQLITE_PENDING_H
 
 #include "api.h"
-#include "ato.h"
+#include "ato_engine.h"
+
+#include <stdbool.h>
 
 struct pending {
-    char *view;         /* the mapping of the database; NULL */
-    ato_tx *tx;         /* NULL: nothing is staged */
-    sqlite3_int64 size; /* the staged size */
-    sqlite3_int64 had;  /* the size before the transaction */
-    sqlite3_int64 room; /* the file has this length already; 0: as `had` */
+    char *view;                 /* the mapping of the database; NULL */
+    ato_tx *tx;                 /* NULL: nothing is staged */
+    sqlite3_int64 size;         /* the staged size */
+    sqlite3_int64 had;          /* the size before the transaction */
+    sqlite3_int64 room;         /* the file has this length already; 0: as `had` */
+    struct ato_promise promise; /* of the last commit, until it is known to be durable */
+    bool owes;                  /* it has read what may not be durable */
 };
 
 /* Begins a transaction, unless there is one. So does each call that stages something. */
@@ -29,8 +33,15 @@ int pending_resize(struct pending *s, sqlite3_int64 size);
 /* Prepares the file to grow to this size, if there is space. The staged size stays. */
 int pending_hint(struct pending *s, sqlite3_int64 size);
 
-/* Commits what is staged. After a failure it is staged still. */
-int pending_commit(struct pending *s);
+/* Commits what is staged. After a failure it is staged still. early: it may not be durable yet; pending_await() follows, after other
+ * connections may write. */
+int pending_commit(struct pending *s, bool early);
+
+/* Before other connections may write: of a transaction that commits nothing, what it has read counts. */
+void pending_note(struct pending *s);
+
+/* Waits until the last commit is durable, or what was read instead. */
+int pending_await(struct pending *s);
 
 void pending_abort(struct pending *s);
 

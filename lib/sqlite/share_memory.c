@@ -332,6 +332,8 @@ static bool see(struct connection *c)
     return c->snapshot;
 }
 
+static void give_back(struct connection *c);
+
 /* SHARED. A connection that is going to write takes RESERVED with it, and waits for its turn before it reads anything: what it
  * has read would be out of date after a later wait, and the writer would wait for it. (With a write-ahead log SQLite needs no
  * RESERVED.) The statement may write to another database only, and read this one: SQLite asks for RESERVED next, or not at all; then
@@ -355,11 +357,11 @@ static int share_line(struct connection *c)
     c->in_advance = writes && r == LOCKS_OK;
     /* Before its turn came a writer may have died whose journal is on the disk: SQLite takes one for hot if nobody has RESERVED. */
     if (c->in_advance && locks_say(l, LOCKS_WAL))
-        share_memory_read_on(c);
+        give_back(c);
     for (;;) {
         r = locks_share(l, c->line, sees, wait);
         /* There may be a write-ahead log by now. Where there can be no snapshot, writers wait for this connection. */
-        if (r == LOCKS_OK && sees && (locks_say(l, LOCKS_WAL) || !see(c))) {
+        if (r == LOCKS_OK && sees && (locks_say(l, LOCKS_WAL) || !(c->in_advance || see(c)))) {
             locks_unshare(l, c->line);
             sees = false;
         } else if (r != LOCKS_BUSY || !goes_on(c, &wait)) {
@@ -374,7 +376,7 @@ static int share_line(struct connection *c)
         locks_unshare(l, c->line);
     }
     if (result != SQLITE_OK)
-        share_memory_read_on(c);
+        give_back(c);
     return result;
 }
 
@@ -403,7 +405,7 @@ static int share(struct connection *c)
             if (c->plain || !database_needs_view(c))
                 return SQLITE_OK;
         }
-        share_memory_read_on(c);
+        give_back(c);
         locks_unshare(&db->locks, c->line);
         locks_set(&db->locks, LOCKS_WRITTEN, true);
     }
@@ -416,25 +418,59 @@ static bool take_advance(struct connection *c)
            __atomic_exchange_n(&c->in_advance, false, __ATOMIC_ACQ_REL);
 }
 
-void share_memory_read_on(struct connection *c)
+static void give_back(struct connection *c)
 {
     if (take_advance(c))
         locks_unreserve(&c->db->locks, c->line);
+}
+
+/* Takes a snapshot of what is newest, which this connection may have committed, while nobody else writes. */
+static bool see_newest(struct connection *c)
+{
+    connection_unsee(c);
+    c->snapshot = ato_snapshot_newest(c->pending.view);
+    return c->snapshot;
+}
+
+void share_memory_read_on(struct connection *c)
+{
+    struct locks *l = &c->db->locks;
+    if (!take_advance(c))
+        return;
+    /* It reads on from what it has read: by a snapshot, or else it keeps others from writing. */
+    if (c->pending.view && !locks_say(l, LOCKS_WAL))
+        (void)locks_share(l, c->line, see_newest(c), 0);
+    pending_note(&c->pending);
+    locks_unreserve(l, c->line);
+    (void)pending_await(&c->pending);
 }
 
 /* RESERVED. If it is not free the connection has waited for it before (share()), or has read by then: the one that has it may
  * have to wait for this one to end, so that waiting could last for ever. */
 static int reserve(struct connection *c)
 {
+    struct locks *l = &c->db->locks;
     c->wrote = true;
-    if (take_advance(c))
-        return SQLITE_OK;
-    const enum locks_result r = locks_try_reserve(&c->db->locks, c->line);
-    if (r != LOCKS_OK || !c->snapshot || ato_snapshot_is_newest(c->snapshot) == 1)
+    const bool had = take_advance(c);
+    const enum locks_result r = had ? LOCKS_OK : locks_try_reserve(l, c->line);
+    if (r != LOCKS_OK)
         return result_of(c, r);
-    /* Others have committed since it began. As in WAL mode: it ends the transaction, or reads on. */
-    locks_unreserve(&c->db->locks, c->line);
-    return SQLITE_BUSY_SNAPSHOT;
+    const bool is_old = !had && c->snapshot && ato_snapshot_is_newest(c->snapshot) != 1;
+    /* Others have committed since it began. As in WAL mode: it ends the transaction, or reads on. The next snapshot has what they have
+     * committed, though they may have been killed before they could wait for that. */
+    if (is_old) {
+        locks_unreserve(l, c->line);
+        locks_note_refusal(l);
+    }
+    /* Of several databases one must not be durable before what its change follows from in another one is. */
+    if (is_old || __atomic_load_n(&has_several, __ATOMIC_RELAXED)) {
+        c->pending.owes = true;
+        if (pending_await(&c->pending) < 0) {
+            locks_unreserve(l, c->line);
+            return fault_of_libato(SQLITE_IOERR_LOCK, "cannot write to", c->name);
+        }
+    }
+    return is_old ? SQLITE_BUSY_SNAPSHOT : SQLITE_OK;
 }
 
 /* EXCLUSIVE. Without RESERVED it is to close a write-ahead log, or to begin one: SQLite itself does not wait then. All connections
@@ -468,14 +504,17 @@ static bool switches_mode(const struct connection *c)
     return !user;
 }
 
+bool share_memory_writes_several(const struct connection *c)
+{
+    return __atomic_load_n(&has_several, __ATOMIC_RELAXED) && database_find(is_another_writer, c);
+}
+
 /* Without RESERVED what follows is not staged; with several databases their journals may go to the disk (data_go_below()); and if it
  * switches to a write-ahead log an error at the commit (data_write()) would be too late for SQLite, which asks for EXCLUSIVE then before it
  * opens a journal. */
 static bool writes_file(const struct connection *c)
 {
-    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) ||
-           (__atomic_load_n(&has_several, __ATOMIC_RELAXED) &&
-            database_find(is_another_writer, c)) ||
+    return c->lock < SQLITE_LOCK_RESERVED || is_alone(c) || share_memory_writes_several(c) ||
            (c->rollback == JOURNAL_NONE && switches_mode(c));
 }
 
@@ -488,14 +527,17 @@ int share_memory_exclude_all(struct connection *c)
 void share_memory_unlock(struct connection *c, int level)
 {
     struct locks *l = &c->db->locks;
-    const bool sees = c->snapshot;
     (void)take_advance(c);
-    connection_unsee(c);
     c->excludes_all = false;
-    if (level == SQLITE_LOCK_NONE)
+    if (level == SQLITE_LOCK_NONE) {
+        connection_unsee(c);
         locks_unshare(l, c->line);
-    else /* before others commit: it reads on, and sees its own commit */
-        (void)locks_share(l, c->line, sees && !locks_say(l, LOCKS_WAL) && see(c), 0);
+    } else { /* before others commit: it reads on, and sees its own commit */
+        const bool sees = c->pending.view && !locks_say(l, LOCKS_WAL) && !is_alone(c);
+        if (!sees)
+            connection_unsee(c);
+        (void)locks_share(l, c->line, sees && see_newest(c), 0);
+    }
     locks_unreserve(l, c->line);
 }
 

@@ -41,6 +41,9 @@ void share_memory_set_opener(struct connection *c, const sqlite3 *opener);
 int share_memory_lock(struct connection *c, int level);
 void share_memory_unlock(struct connection *c, int level);
 
+/* Does the connection's transaction write to another database, too? */
+bool share_memory_writes_several(const struct connection *c);
+
 /* With EXCLUSIVE, before the file itself is written or gets a write-ahead log: waits for those who read snapshots. Returns SQLITE_OK;
  * SQLITE_BUSY. */
 int share_memory_exclude_all(struct connection *c);

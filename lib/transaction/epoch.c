@@ -74,7 +74,7 @@ static bool has_any(const struct mapping *m, uint64_t offset, uint64_t n)
 int epoch_read(struct mapping *m, uint64_t offset, char *dst, uint64_t n)
 {
     if (!has_any(m, offset, n))
-        return read_bytes(m, offset, dst, n, NULL);
+        return read_bytes(m, offset, dst, n, NULL, false);
     pthread_mutex_lock(&m->epoch_lock);
     int r = staging_read(m->epoch, m, offset, dst, n);
     pthread_mutex_unlock(&m->epoch_lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/transaction/resize.h"
 
+#include "lib/commit/log.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/file/views.h"
@@ -174,6 +175,9 @@ static int write_zeros(struct tx *t, uint64_t size)
     const uint64_t once = growth_longest(f->pairing.size, shrink_from(&f->pairing)),
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
     struct space_words words = {.end = layout_pages(end)};
+    /* What was cut off may be in early copies only: then the file has a hole there. */
+    if (t->size < end && f->logged && file_is_numbered(f) && log_checkpoint(f) < 0)
+        return -1;
     for (uint64_t at = t->size; at < end;) {
         uint64_t page = at / PAGE_BYTES;
         if (at % PAGE_BYTES == 0 && space_skip_zeros(f, &page, layout_pages(end), &words) < 0)

@@ -2,6 +2,7 @@
 #include "lib/transaction/staging.h"
 
 #include "lib/commit/commit.h"
+#include "lib/commit/log.h"
 #include "lib/commit/store.h"
 #include "lib/file/space.h"
 #include "lib/page/page_set_reserve.h"
@@ -12,6 +13,8 @@
 #include "lib/transaction/notes.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
+
+#include "ato_engine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +30,7 @@ void queue_forget(struct tx *t)
 
 static const char *valid(const struct held_page *at, unsigned slice)
 {
-    const char *page = at->state->bitmap >> slice & 1 ? at->homes.r : at->homes.o;
+    const char *page = page_set_seen(at) >> slice & 1 ? at->homes.r : at->homes.o;
     return page + slice * SLICE_BYTES;
 }
 
@@ -104,7 +107,7 @@ static int read_others(struct tx *t, struct mapping *m, uint64_t offset, char *d
 {
     const bool notes = !(t->flags & ATO_TX_READ_COMMITTED);
     struct read_versions v;
-    int r = read_bytes(m, offset, dst, n, notes ? &v : NULL);
+    int r = read_bytes(m, offset, dst, n, notes ? &v : NULL, t->flags & ATO_TX_EARLY);
     if (r < 0 || !notes)
         return r;
     const uint64_t *version = v.of;
@@ -150,10 +153,14 @@ int staging_read(struct tx *t, struct mapping *m, uint64_t offset, char *dst, ui
     FOR_EACH_PAGE(page, begin, bytes, offset, n)
     {
         const struct held_page *at = claim_find(t, f, page);
+        /* What it has may be from an early commit. */
+        if (at && undo_is_early(f, at->state) && !(t->flags & ATO_TX_EARLY) &&
+            page_content(at->state->version) > f->shared.header->undo.moment && log_settle(f) < 0)
+            return -1;
         if (at) {
             queue_drain(t);
             copy_gather_range(f->persist.kernel, dst, at->homes.o, at->homes.r,
-                              at->state->bitmap ^ at->pending, (unsigned)begin, (unsigned)bytes);
+                              page_set_seen(at) ^ at->pending, (unsigned)begin, (unsigned)bytes);
         }
         dst += bytes;
     }

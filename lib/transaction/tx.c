@@ -3,6 +3,7 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
+#include "lib/commit/log.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/claim.h"
@@ -23,10 +24,14 @@ static int make_ready(struct tx *t)
 }
 
 /* Commits what the transaction has written, if nobody has changed what it has read. */
-static int commit(struct tx *t)
+static int commit(struct tx *t, struct ato_promise *promise)
 {
-    const struct commit flip = {
-        .set = &t->set, .m = t->written, .resizes = t->resizes, .size = t->size};
+    const struct commit flip = {.set = &t->set,
+                                .m = t->written,
+                                .resizes = t->resizes,
+                                .size = t->size,
+                                .early = promise,
+                                .promise = promise};
     const bool checks = !notes_are_of_held(t);
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!queue_is_empty(t) && t->nmappings == 1 && !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&
@@ -47,9 +52,18 @@ static int commit(struct tx *t)
 
 int tx_make_durable(struct tx *t)
 {
+    return tx_commit_early(t, NULL);
+}
+
+int tx_commit_early(struct tx *t, struct ato_promise *promise)
+{
     /* If it has only read: all that was valid at its last read. */
-    const int r = t->written ? commit(t) : make_ready(t);
+    const int r = t->written ? commit(t, promise) : make_ready(t);
     commit_unprepare(&t->set);
+    /* It may have read what is not durable. */
+    for (unsigned i = 0; r == 0 && !t->written && promise && i < t->nmappings; i++)
+        if (t->mappings[i]->file->logged)
+            *promise = log_visible(t->mappings[i]->file);
     /* What was not written eagerly may lack space, and stays where it is. */
     if (r == 0 && t->eager)
         (void)deploy_committed(t->written->file, &t->set);

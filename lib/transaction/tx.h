@@ -5,6 +5,8 @@
 
 #include "lib/page/handle.h"
 
+#include "ato_engine.h"
+
 /* Releases its pages and mappings, and forgets what it wrote and did not commit. It stays open. */
 void tx_empty(struct tx *t);
 
@@ -15,5 +17,8 @@ void tx_unmake(struct tx *t);
  * held. Returns 0; -1: EIO if one of its files is poisoned, errors of commit_run(), or EAGAIN if it is refused (again.h), and
  * nothing changed. */
 int tx_make_durable(struct tx *t);
+
+/* The same, but may return when the commit is visible to writers: then sets *promise (ato_tx_commit_early()). */
+int tx_commit_early(struct tx *t, struct ato_promise *promise);
 
 #endif

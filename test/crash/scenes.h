@@ -73,6 +73,8 @@ const std::vector<Case> &sqlite_cases();
 const std::vector<Case> &place_cases();
 // Several processes.
 const std::vector<Case> &peer_cases();
+// Early commits.
+const std::vector<Case> &early_cases();
 
 } // namespace crash
 

@@ -134,6 +134,7 @@ static std::vector<Script> scripts()
         {"BothBySeveral", rollback, safe, nullptr, true, 3},
         {"BothDiskBySeveral", rollback, safe, "disk", true, 3, rig::Medium::Disk},
         {"BothProcessBySeveral", rollback, safe, "process", true, 3, rig::Medium::Disk},
+        {"EachDiskBySeveral", {"memory"}, safe, "disk", false, 3, rig::Medium::Disk},
         {"EachByWalBySeveral", {"wal"}, any, nullptr, false, 3},
     };
 }

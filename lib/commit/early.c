@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/commit/early.h"
+
+#include "lib/file/undo.h"
+#include "lib/page/reservation.h"
+#include "reflection/media/fsops.h"
+#include "reflection/media/heap.h"
+#include "reflection/media/report.h"
+#include "reflection/recovery/homecoming.h"
+
+#include <errno.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct patience plain = {0};
+
+/* The bitmap of a page whose newest content is in an early copy. */
+#define ALL UINT64_MAX
+
+/* Saves what the pages have, and puts what they get into early copies. Returns how many there are in `copies`; less than the pages with
+ * pending slices: there is no room. */
+static uint64_t prepare(struct undo *u, const struct commit *c, char **copies)
+{
+    struct file *f = c->m->file;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < c->set->n; i++) {
+        const struct held_page *at = &c->set->pages[i];
+        if (!at->pending)
+            continue;
+        char *bytes = undo_save(u, at->page, at->state, true) ? undo_room(u, at->page) : NULL;
+        if (!bytes)
+            break;
+        copy_gather_range(f->persist.kernel, bytes, at->homes.o, at->homes.r, at->pending, 0,
+                          PAGE_BYTES);
+        undo_put(u, bytes);
+        copies[n++] = bytes;
+    }
+    return n;
+}
+
+static void make_visible(const struct undo *u, const struct commit *c)
+{
+    struct page_set *h = c->set;
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending)
+            continue;
+        if (h->pages[i].state->bitmap)
+            undo_outdate(u, h->pages[i].page, h->pages[i].state->version);
+        seam_point(SEAM_FLIP, h);
+        page_mark_changing(h->pages[i].state);
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        seam_point(SEAM_FLIPPING, h);
+        if (h->pages[i].pending)
+            page_set_bitmap(h->pages[i].state, ALL);
+    }
+    for (uint64_t i = 0; i < h->n; i++) {
+        if (!h->pages[i].pending)
+            continue;
+        h->pages[i].pending = 0;
+        seam_point(SEAM_FLIPPED, h);
+        page_unmark_changed(h->pages[i].state, u->number);
+    }
+}
+
+uint64_t early_show(const struct commit *c, uint64_t end)
+{
+    struct file *f = c->m->file;
+    struct shared_undo *h = &f->shared.header->undo;
+    struct undo u = {0};
+    struct report_kept before;
+    report_keep(&before);
+    char **copies HEAP = malloc(c->set->n * sizeof(*copies));
+    if (!copies || reservation_take(f, &h->showing, &plain) < 0) {
+        (void)report_again(&before);
+        return 0;
+    }
+    undo_begin(&u, f, true);
+    uint64_t pending = 0, made = u.saves ? prepare(&u, c, copies) : 0;
+    for (uint64_t i = 0; i < c->set->n; i++)
+        pending += c->set->pages[i].pending != 0;
+    const bool done = u.saves && made == pending;
+    if (done)
+        make_visible(&u, c);
+    while (!done && made > 0)
+        undo_put_back(copies[--made]);
+    if (u.saves)
+        undo_saved(&u);
+    if (done) {
+        __atomic_store_n(&h->end, end, __ATOMIC_RELEASE);
+        undo_end(f, u.number, true);
+    }
+    page_release(&h->showing);
+    (void)report_again(&before);
+    return done ? u.number : 0;
+}
+
+/* Implements the visit of undo_each_early(). Nobody reads the file itself while the bitmap is not 0. */
+static int bring_home(struct file *f, uint64_t page, struct page_state *s, const char *bytes,
+                      bool is_newest)
+{
+    /* Not by the view: it may be shorter than another process has made the file. Snapshots may see what is cut off. */
+    const off_t length = fsops_length(f->pairing.original);
+    const struct homecoming to = {f->pairing.original, (uint64_t)length, f->pairing.path};
+    if (length < 0)
+        return report_errno(errno, "cannot find the length of %s", f->pairing.path);
+    if (page * PAGE_BYTES >= to.size)
+        return 1;
+    /* persist-order L2 (log.h): `bytes` is durable in the log. */
+    if (homecoming_write(&to, page, ALL, bytes) < 0)
+        return -1;
+    /* No mark: who reads the early copy, which is free after a new version, reads the same as in the file. */
+    if (is_newest)
+        page_set_bitmap(s, 0);
+    return 0;
+}
+
+int early_bring_home(struct file *f, uint64_t number)
+{
+    struct shared_undo *h = &f->shared.header->undo;
+    if (!file_is_numbered(f) || !__atomic_load_n(&h->end, __ATOMIC_ACQUIRE))
+        return 0;
+    undo_raise(f, number);
+    if (reservation_take(f, &h->showing, &plain) < 0)
+        return -1;
+    const int r = shared_reach_all(&f->shared) < 0 ? -1 : undo_each_early(f, bring_home);
+    page_release(&h->showing);
+    return r;
+}
