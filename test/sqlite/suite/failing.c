@@ -102,6 +102,22 @@ ato_snapshot *__wrap_ato_snapshot_begin(const void *addr)
     return getenv("ATO_TEST_NO_SNAPSHOTS") ? NULL : __real_ato_snapshot_begin(addr);
 }
 
+ato_snapshot *__real_ato_snapshot_newest(const void *addr);
+ato_snapshot *__wrap_ato_snapshot_newest(const void *addr);
+
+ato_snapshot *__wrap_ato_snapshot_newest(const void *addr)
+{
+    return getenv("ATO_TEST_NO_SNAPSHOTS") ? NULL : __real_ato_snapshot_newest(addr);
+}
+
+void *__real_ato_read_newest(void *dst, const void *src, size_t n);
+void *__wrap_ato_read_newest(void *dst, const void *src, size_t n);
+
+void *__wrap_ato_read_newest(void *dst, const void *src, size_t n)
+{
+    return medium_fails(false) ? NULL : __real_ato_read_newest(dst, src, n);
+}
+
 void *__real_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 void *__wrap_ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 
@@ -143,10 +159,10 @@ int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
     return write_fails(size < s->size) ? -1 : __real_pending_resize(s, size);
 }
 
-int __real_pending_commit(struct pending *s);
-int __wrap_pending_commit(struct pending *s);
+int __real_pending_commit(struct pending *s, bool early);
+int __wrap_pending_commit(struct pending *s, bool early);
 
-int __wrap_pending_commit(struct pending *s)
+int __wrap_pending_commit(struct pending *s, bool early)
 {
-    return write_fails(false) ? -1 : __real_pending_commit(s);
+    return write_fails(false) ? -1 : __real_pending_commit(s, early);
 }
