@@ -9,7 +9,6 @@
 #include "reflection/recovery/homecoming.h"
 
 #include <errno.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,7 +109,7 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
     /* persist-order L2 (log.h): `bytes` is durable in the log. */
     if (homecoming_write(&to, page, ALL, bytes) < 0)
         return -1;
-    /* No mark: who reads the early copy, which is free after a new version, reads the same as in the file. */
+    /* No mark: the early copy and the file have the same bytes, and the copy is used anew only when the page has another version. */
     if (is_newest)
         page_set_bitmap(s, 0);
     return 0;

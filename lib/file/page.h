@@ -117,7 +117,7 @@ static inline void page_mark_changing(struct page_state *s)
     __atomic_store_n(&s->version, ((s->version + 1) & ~1ull) | PAGE_CHANGING, __ATOMIC_RELEASE);
 }
 
-/* Gives the page another version, for the same content: who is reading it reads again. */
+/* Gives the page another version, for the same content: a thread that is reading it reads again. */
 static inline void page_renew(struct page_state *s)
 {
     if (s->version) /* it is loaded */

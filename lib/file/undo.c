@@ -61,7 +61,8 @@ static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
     return false;
 }
 
-/* Readers begin at `moment`, or later. */
+/* Readers begin at `moment`, or later. It is loaded before the table is looked at: an early commit stores nothing that a snapshot which
+ * begins meanwhile would find (mutant TABLE_FIRST of early.pml). */
 static bool is_kept(const struct shared *s, const struct undo_copy *c)
 {
     return c->until > __atomic_load_n(&s->header->undo.moment, __ATOMIC_ACQUIRE) ||

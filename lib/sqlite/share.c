@@ -212,7 +212,7 @@ int share_look(struct connection *c, int *is_reserved)
     if (r != SQLITE_OK)
         return r;
     /* SQLite asks whether the rollback journal that it has found is a living process's. In memory it never is: that puts it on the
-     * disk only where nobody else has SHARED. Who has RESERVED here may be about to play that journal back, too. */
+     * disk only where nobody else has SHARED. The connection that has RESERVED here may be about to play that journal back, too. */
     *is_reserved = 0;
     return c->db->memory ? SQLITE_OK : c->below->xCheckReservedLock(c->file, is_reserved);
 }
