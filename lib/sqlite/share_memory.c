@@ -438,7 +438,7 @@ void share_memory_read_on(struct connection *c)
     if (!take_advance(c))
         return;
     /* It reads on from what it has read: by a snapshot, or else it keeps others from writing. */
-    if (c->pending.view && !locks_say(l, LOCKS_WAL))
+    if (c->pending.view && !locks_say(l, LOCKS_WAL) && !is_alone(c))
         (void)locks_share(l, c->line, see_newest(c), 0);
     pending_note(&c->pending);
     locks_unreserve(l, c->line);
