@@ -169,7 +169,7 @@ int read_pass(struct file *f, uint64_t offset, char *dst, uint64_t n, uint64_t *
         if (now != *version && !is_marked) {
             if (!marked && !(now = read_steady_version(f, s)))
                 return -1;
-            /* Which takes as long as a sync. A process that may only read waits for the others. */
+            /* It takes as long as a sync. The loop also waits for a commit that is just becoming visible. */
             for (unsigned i = 0; !marked && !newest && undo_is_early(f, s) && is_early(f, now); i++)
                 if (log_settle(f) < 0 || reservation_await(f, s, i) < 0)
                     return -1;
