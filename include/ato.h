@@ -100,16 +100,26 @@ enum ato_format {
 /* Do not install the handler of SIGBUS (ato_mmap(3)): a call that finds that another program has made the file shorter
  * dies of it. Where a mapping without this flag has installed it, it stays. */
 #define ATO_NO_FAULT_HANDLER 0x40u
+/* Writes and transactions through the mapping are relaxed (below). */
+#define ATO_RELAXED 0x200u
 /* 0x10, 0x80 and 0x100 are in ato_engine.h */
 
-/* ato_memcpy_opt() flags */
+/*
+ * ATO_RELAXED, of a mapping, a call or a transaction (domain disk; in others it changes nothing): the call returns when the commit is
+ * visible to all, and does not wait for the disk. It is durable at the latest when the sync has ended that begins relaxed_ms
+ * (ato_options) later, when any later commit is that is not relaxed, or when ato_msync() or the file's last ato_munmap() of this process
+ * has returned. A power cut before that takes the newest commits, from the last one backwards: never a part of one, and none without
+ * those after it. A kill of the process takes nothing. Eager writes, changes of size, and epochs are not relaxed.
+ */
+
+/* ato_memcpy_opt() and ato_writev() flags; ATO_RELAXED too */
 /* Deploy what this call wrote before it returns. If ato_memcpy_opt() with this flag alone writes within one aligned word of 8
  * bytes, whose slice is valid in the file, that is one store to the file (but not with ATO_EPOCHS): other programs see it wholly
  * or not at all, and no crash leaves it in the reflection. */
 #define ATO_EAGER      0x1u
 #define ATO_SKIP_EQUAL 0x2u /* do not write slices that already hold these bytes */
 
-/* ato_tx_begin() flags */
+/* ato_tx_begin() flags; ATO_RELAXED too */
 #define ATO_TX_READ_COMMITTED 0x1u /* reads are not checked again later */
 
 /* ato_munmap() modes */
@@ -127,7 +137,7 @@ struct ato_options {
     int read_policy;    /* enum ato_read_policy; always gather for a read-only descriptor */
     int domain;         /* enum ato_domain; EXDEV if the mapped file has another one */
     int format;         /* enum ato_format; at the reflection's creation only; not on a disk */
-    unsigned flags;     /* ATO_NO_RTM, ATO_EPOCHS, ... */
+    unsigned flags;     /* ATO_NO_RTM, ATO_EPOCHS, ATO_RELAXED, ... */
     size_t max_size;    /* bytes that the file may grow to (ato_ftruncate()); reserves address
                            space; 0: the file's size, at least 1 GiB */
     const char *reflection_dir; /* folder of reflections; NULL: $ATO_REFLECTION_DIR, else the
@@ -145,6 +155,9 @@ struct ato_options {
         snapshot_bytes; /* of shared memory, at most, for what snapshots of the file see and others have
                                 changed, if this process takes the first one; 0: $ATO_SNAPSHOT_BYTES, else
                                 256 MiB */
+    uint32_t
+        relaxed_ms; /* so long after a relaxed commit a sync begins at the latest, if this mapping is the file's first one in this
+                       process; 0: $ATO_RELAXED_MS, else 100; at most an hour */
 };
 
 struct ato_unmap_options {
@@ -163,7 +176,7 @@ typedef struct ato_tx ato_tx;
 
 struct ato_tx_options {
     size_t struct_size; /* sizeof(struct ato_tx_options) */
-    unsigned flags;     /* ATO_TX_READ_COMMITTED */
+    unsigned flags;     /* ATO_TX_READ_COMMITTED, ATO_RELAXED */
     uint64_t
         wait_ms; /* how long a call waits at most for a page that others hold: EAGAIN; 0: 1 ms */
     /* How much the transaction may write, and how much it may read besides, in bytes of whole pages: E2BIG; at most
@@ -298,7 +311,7 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
  */
 void *ato_memcpy(void *dst, const void *src, size_t n);
 
-/* The same with ATO_EAGER, ATO_SKIP_EQUAL (no effect on reads). Since 0.1. */
+/* The same with ATO_EAGER, ATO_SKIP_EQUAL, ATO_RELAXED (no effect on reads). Since 0.1. */
 void *ato_memcpy_opt(void *dst, const void *src, size_t n, unsigned flags);
 
 /* Set n bytes of a mapping to c: one atomic write, errors and durability as ato_memcpy(). It has the arguments of memset(3), and
@@ -374,8 +387,8 @@ ssize_t ato_snapshot_read(ato_snapshot *snapshot, void *dst, off_t offset, size_
 off_t ato_snapshot_seek(ato_snapshot *snapshot, off_t offset, int whence);
 int ato_snapshot_end(ato_snapshot *snapshot);
 
-/* Writes are durable already: checks its arguments as msync(2) does, and that the file is in
- * order (EIO). ENOMEM: not within a mapping.
+/* Makes all relaxed commits to the file durable, of all processes, and waits for it, whatever the flags. Other writes are durable
+ * already: then it checks its arguments as msync(2) does, and that the file is in order (EIO). ENOMEM: not within a mapping.
  * With ATO_EPOCHS: commits all writes through the mapping since the last call (whatever the range and
  * flags), as one atomic step, durable when it returns. If it fails (errors of ato_tx_commit()) the
  * epoch stays open. Since 0.1. */

@@ -125,14 +125,15 @@ struct ato_promise {
 };
 
 /* Commit. Returns as ato_tx_commit(). promise->number is not 0: the commit is visible, and durable when ato_await() returns 0. It must
- * be called: without it nobody may be told that the commit is done. Since 0.1. */
+ * be called: without it nobody may be told that the commit is done. promise is NULL: it is relaxed (ATO_RELAXED). Since 0.1. */
 int ato_tx_commit_early(ato_tx *tx, struct ato_promise *promise);
 
 /* Set *promise to that of the newest commit that is visible to writers. For a caller that has read what is newest, and commits nothing.
  * Returns 0; -1 with EINVAL: addr is in no mapping. Since 0.1. */
 int ato_visible(const void *addr, struct ato_promise *promise);
 
-/* Wait until a promise for the file that addr lies in is kept: the commit and all before it are durable. Returns 0; -1 with EINVAL: addr is in
+/* Wait until a promise for the file that addr lies in is kept: the commit and all before it are durable, and visible to all. With 0 as its
+ * `end` they become visible and need not be durable: for a relaxed writer that has read what is newest. Returns 0; -1 with EINVAL: addr is in
  * no mapping, or the promise is not one of the file; with EIO: the medium failed, as for ato_memcpy(). Since 0.1. */
 int ato_await(const void *addr, const struct ato_promise *promise);
 

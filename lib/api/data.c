@@ -100,7 +100,7 @@ static int write_ranges(struct writes *w, unsigned flags)
     if (w->each[0].to.m->epoch)
         return epoch_write(w->each, w->n, flags);
     /* READ_COMMITTED: sources that may change are held. */
-    struct tx *t = handle_make(thread_id(), ATO_TX_READ_COMMITTED);
+    struct tx *t = handle_make(thread_id(), ATO_TX_READ_COMMITTED | (flags & ATO_RELAXED));
     if (!t)
         return -1;
     qsort(w->spans, w->nspans, sizeof(*w->spans), by_order);
@@ -162,7 +162,7 @@ static __attribute__((noinline)) void *copy(struct mapping *to_mapping, void *ds
                                             size_t n, unsigned flags)
 {
     struct range to = {.m = to_mapping}, from;
-    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL), 0))
+    if (__builtin_expect(flags & ~(ATO_EAGER | ATO_SKIP_EQUAL | ATO_RELAXED), 0))
         return report_null(EINVAL, "flags 0x%x are not known", flags);
     if (__builtin_expect(n == 0, 0))
         return range_empty(dst, src) < 0 ? NULL : dst;
@@ -246,7 +246,7 @@ void *ato_memcpy(void *dst, const void *src, size_t n)
 
 int ato_writev(const struct ato_iovec *iov, int count, unsigned flags)
 {
-    if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL))
+    if (flags & ~(ATO_EAGER | ATO_SKIP_EQUAL | ATO_RELAXED))
         return report_error(EINVAL, "flags 0x%x are not known", flags);
     if (count < 0)
         return report_error(EINVAL, "%d ranges", count);
@@ -336,6 +336,6 @@ int ato_msync(void *addr, size_t n, int flags)
                             table_address(name, addr), n);
     if (m->epoch)
         return epoch_commit(m);
-    /* Early commits (ato_engine.h) may be visible to writers, and not durable. */
+    /* Early and relaxed commits may be visible, and not durable. */
     return m->file->logged && !m->file->reader ? log_settle(m->file) : file_check(m->file);
 }

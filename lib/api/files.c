@@ -4,6 +4,7 @@
 #include "lib/api/options.h"
 #include "lib/commit/deploy.h"
 #include "lib/commit/lanes.h"
+#include "lib/commit/later.h"
 #include "lib/commit/log.h"
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
@@ -78,6 +79,8 @@ void files_exit(void)
     /* Does not wait: if another process has the attach lock, the object stays, and the next map
      * removes it. */
     for (struct file *f = all; f; f = f->next) {
+        if (__atomic_load_n(&f->later, __ATOMIC_RELAXED) == LATER_DUE)
+            (void)fsops->fdatasync(f->pairing.reflection);
         if (f->reader || locks_try(f->pairing.lock, F_WRLCK, 0, 1) != LOCKS_MINE)
             continue;
         if (pairing_others(&f->pairing) == 0)
@@ -226,6 +229,7 @@ static int make_writer(struct file *f, int fd, const struct identity *identity,
     f->sparse = f->pairing.record.format == LAYOUT_SPARSE;
     f->logged = f->pairing.record.format == LAYOUT_LOG;
     file_set_limit(f, f->pairing.size, wish);
+    f->relaxed_ms = wish->options->relaxed_ms;
     f->snapshot_bytes = wish->options->snapshot_bytes;
     f->holes_fault = domain_is_memory(f->pairing.original) != 0;
     f->r_holes_fault = domain_is_memory(f->pairing.reflection) != 0;
@@ -457,6 +461,7 @@ int files_leave(struct file *f, const struct ato_unmap_options *options, bool *k
         return 0;
     }
     int others, r;
+    later_end(f);
     for (;;) {
         const bool freed = takeover_all(f) == 0;
         if (attach_lock(f) < 0)

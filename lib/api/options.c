@@ -135,6 +135,20 @@ static int take_snapshot_bytes(struct ato_options *o)
                               (unsigned long long)o->snapshot_bytes, LEAST_UNDO, MOST_UNDO);
 }
 
+static int take_relaxed_ms(struct ato_options *o)
+{
+    enum { DEFAULT = 100, MOST = 3600000 };
+    uint64_t ms = DEFAULT;
+    if (!o->relaxed_ms &&
+        number_from_environment("ATO_RELAXED_MS", "milliseconds", 1, MOST, &ms) < 0)
+        return -1;
+    if (!o->relaxed_ms)
+        o->relaxed_ms = (uint32_t)ms;
+    return o->relaxed_ms <= MOST ? 0
+                                 : report_error(EINVAL, "relaxed_ms is %u: it must be at most %d",
+                                                o->relaxed_ms, MOST);
+}
+
 /* Sets the flag if the variable is `digit`. Returns 0; -1 with EINVAL if it is neither 0 nor 1. */
 static int add_flag(struct ato_options *o, const char *name, unsigned flag, char digit)
 {
@@ -154,7 +168,7 @@ int options_complete(struct ato_options *o, const struct ato_options *given, int
     if (o->domain < ATO_DOMAIN_AUTO || o->domain > ATO_DOMAIN_PROCESS)
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
-    if (o->flags & ~(ATO_NO_RTM | ATO_EPOCHS | ATO_BORROW_FD | ATO_ANY_FILE_SYSTEM |
+    if (o->flags & ~(ATO_NO_RTM | ATO_EPOCHS | ATO_RELAXED | ATO_BORROW_FD | ATO_ANY_FILE_SYSTEM |
                      ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
     if ((o->flags & both) == both)
@@ -169,7 +183,7 @@ int options_complete(struct ato_options *o, const struct ato_options *given, int
     if (o->format == ATO_FORMAT_DEFAULT)
         o->format = from_environment("ATO_FORMAT", formats, 2, "dense, sparse");
     if (o->format < 0 || take_patience() < 0 || take_folders(o, fd) < 0 ||
-        take_snapshot_bytes(o) < 0)
+        take_snapshot_bytes(o) < 0 || take_relaxed_ms(o) < 0)
         return -1;
     if (add_flag(o, "ATO_RTM", ATO_NO_RTM, '0') < 0 ||
         add_flag(o, "ATO_FAULT_HANDLER", ATO_NO_FAULT_HANDLER, '0') < 0)

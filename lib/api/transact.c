@@ -83,7 +83,7 @@ static ato_tx *begin(const struct ato_tx_options *o)
 {
     const uint64_t pages = o->max_bytes / PAGE_BYTES + (o->max_bytes % PAGE_BYTES != 0);
     const bool is_early = o->flags == (ATO_TX_EARLY | ATO_TX_READ_COMMITTED);
-    if (__builtin_expect(o->flags & ~ATO_TX_READ_COMMITTED, 0) && !is_early)
+    if (__builtin_expect(o->flags & ~(ATO_TX_READ_COMMITTED | ATO_RELAXED), 0) && !is_early)
         return report_null(EINVAL, "transaction flags 0x%x are not known", o->flags);
     if (pages > TX_MOST_PAGES)
         return report_null(EINVAL, "max_bytes is more than 1 TiB");
@@ -345,9 +345,11 @@ int ato_tx_commit(ato_tx *tx)
 
 int ato_tx_commit_early(ato_tx *tx, struct ato_promise *promise)
 {
-    if (!promise)
-        return report_error(EINVAL, "there is no promise to set");
-    *promise = (struct ato_promise){0};
+    struct tx *t = enter_any(tx);
+    if (promise)
+        *promise = (struct ato_promise){0};
+    else if (t)
+        t->flags |= ATO_RELAXED;
     return commit(tx, promise);
 }
 

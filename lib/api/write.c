@@ -76,7 +76,7 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
         from += repeats ? 0 : bytes;
     }
     if (stored || f->logged) {
-        const struct commit flip = {.set = h, .m = m};
+        const struct commit flip = {.set = h, .m = m, .relaxed = show_is_relaxed(m, flags)};
         if (commit_run(&flip) < 0)
             return -1;
     }

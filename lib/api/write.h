@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         if (at.pending || f->logged) {
             const struct held_page stored = at; /* its address is taken, not that of `at` */
             r = f->logged
-                    ? commit_page_to_log(m, &stored)
+                    ? commit_page_to_log(m, &stored, show_is_relaxed(m, flags))
                     : commit_page(&at, at.pending == touched ? slices : bitmap_count(at.pending));
         } else {
             r = file_check(f); /* what was compared may have been zeros (fault.h) */

@@ -190,13 +190,13 @@ int commit_run(const struct commit *c)
     return r < 0 ? -1 : 0;
 }
 
-int commit_page_to_log(struct mapping *m, const struct held_page *at)
+int commit_page_to_log(struct mapping *m, const struct held_page *at, bool relaxed)
 {
     struct page_set set;
     page_set_init(&set);
     set.small[0] = *at;
     set.n = 1;
-    const struct commit c = {.set = &set, .m = m};
+    const struct commit c = {.set = &set, .m = m, .relaxed = relaxed};
     const int r = commit_run(&c);
     scratch_give(at->file, at->homes.r);
     return r;

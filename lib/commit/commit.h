@@ -26,7 +26,7 @@
 int commit_run(const struct commit *flip);
 
 /* commit_run() for one page of a logged file, which was stored to; gives its memory back. */
-int commit_page_to_log(struct mapping *m, const struct held_page *at);
+int commit_page_to_log(struct mapping *m, const struct held_page *at, bool relaxed);
 
 /*
  * Takes a small lane if a commit of so many words will need one. For speed alone, before the stores

@@ -96,8 +96,7 @@ uint64_t early_show(const struct commit *c, uint64_t end)
 }
 
 /* Implements the visit of undo_each_early(). Nobody reads the file itself while the bitmap is not 0. */
-static int bring_home(struct file *f, uint64_t page, struct page_state *s, const char *bytes,
-                      bool is_newest)
+static int bring_home(struct file *f, uint64_t page, struct page_state *s, const char *bytes)
 {
     /* Not by the view: it may be shorter than another process has made the file. Snapshots may see what is cut off. */
     const off_t length = fsops_length(f->pairing.original);
@@ -110,19 +109,19 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
     if (homecoming_write(&to, page, ALL, bytes) < 0)
         return -1;
     /* No mark: the early copy and the file have the same bytes, and the copy is used anew only when the page has another version. */
-    if (is_newest)
-        page_set_bitmap(s, 0);
+    page_set_bitmap(s, 0);
     return 0;
 }
 
-int early_bring_home(struct file *f, uint64_t number)
+int early_bring_home(struct file *f)
 {
     struct shared_undo *h = &f->shared.header->undo;
     if (!file_is_numbered(f) || !__atomic_load_n(&h->end, __ATOMIC_ACQUIRE))
         return 0;
-    undo_raise(f, number);
     if (reservation_take(f, &h->showing, &plain) < 0)
         return -1;
+    /* Before a page changes: who reads at `moment` may go by the bitmap. */
+    undo_raise(f, h->shown);
     const int r = shared_reach_all(&f->shared) < 0 ? -1 : undo_each_early(f, bring_home);
     page_release(&h->showing);
     return r;

@@ -2,6 +2,9 @@
 #include "lib/commit/log.h"
 
 #include "lib/commit/early.h"
+#include "lib/commit/later.h"
+#include "lib/commit/number.h"
+#include "lib/commit/sync.h"
 #include "lib/file/clock.h"
 #include "lib/file/space.h"
 #include "lib/file/under_way.h"
@@ -15,23 +18,12 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 static const struct patience plain = {0};
 
 /* ---- the log, as shared memory describes it ---- */
-
-static struct shared_log *log_of(const struct file *f)
-{
-    return &f->shared.header->log;
-}
 
 /* On tmpfs, beside a file on a disk, the user has taken it for persistent memory (birth.c). */
 static enum persist_domain medium_of(const struct file *f)
@@ -44,147 +36,17 @@ static enum persist_domain medium_of(const struct file *f)
 
 static bool is_stored(const struct file *f)
 {
-    return log_of(f)->medium != PERSIST_DISK;
+    return sync_log(f)->medium != PERSIST_DISK;
 }
 
 int log_attach(struct file *f)
 {
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     if (file_load_log(f) < 0)
         return -1;
     l->tail = l->durable = l->start;
     l->medium = medium_of(f);
     return 0;
-}
-
-/* ---- durable ---- */
-
-/* Another program may have cut the log, and with it the header or records. A length that cannot be found is no proof of that. Returns 0;
- * -1 with EIO and the file poisoned. */
-static int check_length(struct file *f)
-{
-    const off_t is = fsops_length(f->pairing.reflection);
-    if (is < 0 ||
-        is >= (off_t)(LOG_RING_AT + __atomic_load_n(&log_of(f)->capacity, __ATOMIC_RELAXED)))
-        return 0;
-    file_poison(f);
-    return file_say_poisoned(f);
-}
-
-/* Makes the log durable up to `tail`, which it has. */
-static int sync_log(struct file *f, uint64_t tail)
-{
-    struct shared_log *l = log_of(f);
-    if (file_fdatasync(f, f->pairing.reflection, "a commit") < 0 || check_length(f) < 0)
-        return -1;
-    uint64_t is = __atomic_load_n(&l->durable, __ATOMIC_RELAXED);
-    while (is < tail && !__atomic_compare_exchange_n(&l->durable, &is, tail, false,
-                                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        ;
-    return 0;
-}
-
-static uint64_t tail_of(const struct shared_log *l)
-{
-    return __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE);
-}
-
-/* Those who wait for the sync of a turn, which is odd, sleep with its bit. */
-static uint32_t bit_of(uint32_t turn)
-{
-    return 1u << turn / 2 % 32;
-}
-
-static void wake(uint32_t *turn, int n, uint32_t bit)
-{
-    syscall(SYS_futex, turn, FUTEX_WAKE_BITSET, n, NULL, NULL, bit);
-}
-
-/* Waits for those who are about to append, as far as they only wait for this CPU: then they share the sync. Returns the tail. Never when
- * nobody sleeps, who would have been woken just now: a yield may last until others have had their turn. */
-static uint64_t gather(const struct shared_log *l)
-{
-    enum { YIELDS = 8 };
-    uint64_t tail = tail_of(l), was = ~tail;
-    for (int i = 0; i < YIELDS && tail != was && __atomic_load_n(&l->asleep, __ATOMIC_RELAXED);
-         i++) {
-        sched_yield();
-        was = tail;
-        tail = tail_of(l);
-    }
-    return tail;
-}
-
-/* Syncs for all. The caller has `syncing`, which is released. Wakes those whose records are durable then, and one of the others, which
- * syncs next. */
-static int lead(struct file *f, uint64_t end)
-{
-    struct shared_log *l = log_of(f);
-    const uint32_t turn = (l->turn + 1) | 1; /* it stays odd if the one before was killed */
-    int r = 0;
-    /* Who appends before the tail is known takes itself for one of this turn: if it is not, it is woken too early. */
-    __atomic_store_n(&l->target, UINT64_MAX, __ATOMIC_RELAXED);
-    __atomic_store_n(&l->turn, turn, __ATOMIC_RELEASE);
-    const uint64_t target = gather(l);
-    __atomic_store_n(&l->target, target, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) < end)
-        r = sync_log(f, target);
-    /* A full barrier, as the one in wait_turn(): either this thread sees the sleeper, or that one the new turn. */
-    __atomic_exchange_n(&l->turn, turn + 1, __ATOMIC_SEQ_CST);
-    page_release(&l->syncing);
-    if (__atomic_load_n(&l->asleep, __ATOMIC_RELAXED)) {
-        wake(&l->turn, INT_MAX, bit_of(turn));
-        wake(&l->turn, 1, bit_of(turn + 2));
-    }
-    return r;
-}
-
-/* Sleeps while `turn`, which is odd, is under way; and for a record that it does not make durable, also while the next one is. For a
- * limited time: a thread that leads, or that was woken to lead, may be killed. */
-static void wait_turn(struct shared_log *l, uint32_t turn, uint64_t end)
-{
-    enum { SLEEP_NS = 10 * 1000 * 1000 };
-    const bool now = end <= __atomic_load_n(&l->target, __ATOMIC_RELAXED);
-    const uint64_t until = clock_ns() + SLEEP_NS;
-    const struct timespec limit = {.tv_sec = (time_t)(until / 1000000000),
-                                   .tv_nsec = (long)(until % 1000000000)};
-    __atomic_fetch_add(&l->asleep, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &l->turn, FUTEX_WAIT_BITSET, turn, &limit, NULL,
-            bit_of(now ? turn : turn + 2));
-    __atomic_fetch_sub(&l->asleep, 1, __ATOMIC_RELAXED);
-}
-
-/* Waits until all before `end` is durable. One of those who wait syncs for all. */
-static int wait_durable(struct file *f, uint64_t end)
-{
-    enum {
-        STOPPED_MS = 1000
-    }; /* who syncs for longer may have been stopped: then each syncs itself */
-    struct shared_log *l = log_of(f);
-    uint64_t until = 0;
-    for (unsigned i = 0;; i++) {
-        const uint32_t turn = __atomic_load_n(&l->turn, __ATOMIC_ACQUIRE);
-        seam_point(SEAM_WAIT, &l->syncing);
-        if (__atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) >= end)
-            return file_check(f);
-        if (page_try_reserve(f, &l->syncing)) {
-            if (lead(f, end) < 0)
-                return -1;
-            continue;
-        }
-        const uint32_t holder = __atomic_load_n(&l->syncing.holder, __ATOMIC_RELAXED);
-        if (file_check(f) < 0)
-            return -1;
-        const uint64_t now = clock_ns();
-        until = until ? until : now + STOPPED_MS * 1000000ull;
-        if (now >= until && sync_log(f, tail_of(l)) < 0)
-            return -1;
-        if (turn & 1)
-            wait_turn(l, turn, end);
-        else
-            page_pause(i); /* it is about to begin */
-        (void)reservation_look_after(f, &l->syncing, holder);
-    }
 }
 
 /* ---- appending ---- */
@@ -230,7 +92,7 @@ static int map_log(struct file *f, struct log_file *log)
     if (w->base && w->bytes < bytes)
         window_close(w);
     if (!w->base) {
-        *w = (struct window){.domain = (enum persist_domain)log_of(f)->medium,
+        *w = (struct window){.domain = (enum persist_domain)sync_log(f)->medium,
                              .fd = log->fd,
                              .prot = PROT_READ | PROT_WRITE};
         persist_init(&f->log_persist, w->domain);
@@ -247,14 +109,14 @@ static int write_record(const struct commit *c, struct log_record *r)
 {
     static const char zeros[LOG_UNIT];
     struct file *f = c->m->file;
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     struct log_file log;
     char *buffer HEAP = malloc(lesser(r->bytes, BUFFER));
     struct writer w = {.log = &log, .position = l->tail, .buffer = buffer};
     if (!buffer)
         return report_error(ENOMEM, "no memory to commit to %s", f->pairing.path);
     /* A cut log must not become as long as it was by what is written now. */
-    if (file_log(f, &log) < 0 || (is_stored(f) ? map_log(f, &log) : check_length(f)) < 0)
+    if (file_log(f, &log) < 0 || (is_stored(f) ? map_log(f, &log) : sync_check_length(f)) < 0)
         return -1;
     r->magic = LOG_RECORD_MAGIC;
     r->salt = log.header.salt;
@@ -284,7 +146,7 @@ static int write_record(const struct commit *c, struct log_record *r)
         return 0;
     /* persist-order L2 (log.h): here, since a fence of another thread would not do. */
     persist_fence(&f->log_persist);
-    if (check_length(f) < 0)
+    if (sync_check_length(f) < 0)
         return -1;
     __atomic_store_n(&l->durable, l->tail + r->bytes, __ATOMIC_RELEASE);
     return 0;
@@ -308,8 +170,7 @@ static void end_record(const struct file *f, struct tally under_way)
 static bool is_early(const struct commit *c)
 {
     const struct file *f = c->m->file;
-    return c->early && !c->resizes && !is_stored(f) &&
-           __atomic_load_n(&f->shared.header->numbered, __ATOMIC_ACQUIRE) == UNDO_READY;
+    return (c->promise || c->relaxed) && !c->resizes && !is_stored(f) && number_is_ready(f);
 }
 
 /* Appends a record. Returns 0, and where it ends, and the commit is under way; 1: there is no room; -1 with errno, and nothing is
@@ -318,7 +179,7 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
                   struct tally *under_way, uint64_t *number)
 {
     struct file *f = c->m->file;
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
     int done = file_check(f);
@@ -339,6 +200,8 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
         __atomic_store_n(&l->tail, *end, __ATOMIC_RELEASE);
         if (is_early(c))
             *number = early_show(c, *end);
+        if (c->relaxed)
+            undo_raise(f, *number);
     }
     page_release(&l->appending);
     return done;
@@ -371,19 +234,18 @@ static int wait_for_records(struct file *f)
 
 static const char in_log[] = "what is in the log";
 
-/* The number of the last commit that is visible: asked for with `appending`, all early ones have records before the tail. */
+/* The number of the last commit that is visible. */
 static uint64_t shown(const struct file *f)
 {
     return __atomic_load_n(&f->shared.header->undo.shown, __ATOMIC_ACQUIRE);
 }
 
-/* The first half of L3: makes durable in the file, and in the manifest, what the records before `tail` say, and the early commits up to
- * `number`. The word is durable as it is if none
- * of them says a size. */
-static int bring_home(struct file *f, uint64_t tail, uint64_t number)
+/* The first half of L3: makes durable in the file, and in the manifest, what the records say, which end at `tail`. The word is durable
+ * as it is if none of them says a size. */
+static int bring_home(struct file *f, uint64_t tail)
 {
-    const struct shared_log *l = log_of(f);
-    if (wait_for_records(f) < 0 || wait_durable(f, tail) < 0 || early_bring_home(f, number) < 0 ||
+    const struct shared_log *l = sync_log(f);
+    if (wait_for_records(f) < 0 || sync_wait(f, tail) < 0 || early_bring_home(f) < 0 ||
         file_fdatasync(f, f->pairing.original, in_log) < 0)
         return -1;
     return __atomic_load_n(&l->sized, __ATOMIC_RELAXED) <= l->start
@@ -391,12 +253,13 @@ static int bring_home(struct file *f, uint64_t tail, uint64_t number)
                : file_fdatasync(f, f->pairing.lock, in_log);
 }
 
-/* With `checking`, for a log that may have to become longer: with `appending` too. */
-static int check(struct file *f, uint64_t tail, uint64_t number)
+/* With `checking`, and `appending`: what becomes visible early meanwhile would not be durable. */
+static int check(struct file *f)
 {
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     struct log_file log;
-    if (bring_home(f, tail, number) < 0 || file_log(f, &log) < 0)
+    const uint64_t tail = l->tail;
+    if (bring_home(f, tail) < 0 || file_log(f, &log) < 0)
         return -1;
     log.header.start = tail; /* L3 */
     /* After an error either header may hold, and both are right: the space before the new start is not used again until a later
@@ -413,9 +276,9 @@ static int check(struct file *f, uint64_t tail, uint64_t number)
 /* Makes the ring as long as `capacity`, which is more than it is. The caller has `checking`. */
 static int lengthen(struct file *f, uint64_t capacity)
 {
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     struct log_file log;
-    if (file_log(f, &log) < 0 || check_length(f) < 0)
+    if (file_log(f, &log) < 0 || sync_check_length(f) < 0)
         return -1;
     const uint64_t was = log.header.capacity;
     if (fsops->fallocate(log.fd, 0, (off_t)(LOG_RING_AT + was), (off_t)(capacity - was)) < 0) {
@@ -433,7 +296,7 @@ static int lengthen(struct file *f, uint64_t capacity)
         return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
-    int r = check(f, l->tail, shown(f));
+    int r = check(f);
     if (r == 0) {
         log.header = (struct log_header){.edition = l->edition,
                                          .salt = l->salt,
@@ -463,18 +326,9 @@ static int lengthen(struct file *f, uint64_t capacity)
 /* The longest ring that a file gets by itself. */
 #define RING_BYTES (16ull << 20)
 
-/* Threads of a process have one entry in common: who waits for their records needs that none is begun. */
-static bool has_many_threads(const struct file *f)
-{
-    unsigned slot = under_way_slots(&f->shared);
-    while (slot > 0 && under_way_threads(&f->shared, slot - 1) <= THREAD_SHARED)
-        slot--;
-    return slot > 0;
-}
-
 static int checkpoint_held(struct file *f, uint64_t record)
 {
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     struct log_file log;
     if (file_log(f, &log) < 0)
         return -1;
@@ -498,22 +352,21 @@ static int checkpoint_held(struct file *f, uint64_t record)
         if (!fits || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
             return -1;
     }
+    /* For speed alone: nobody commits while `appending` is held, and this leaves little to sync then. */
+    if (record &&
+        (sync_wait(f, sync_tail(f)) < 0 || file_fdatasync(f, f->pairing.original, in_log) < 0))
+        return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
-    const uint64_t tail = l->tail, number = shown(f);
-    const bool stops = has_many_threads(f);
-    if (!stops)
-        page_release(&l->appending);
-    const int r = tail == l->start ? 0 : check(f, tail, number);
-    if (stops)
-        page_release(&l->appending);
+    const int r = l->tail == l->start ? 0 : check(f);
+    page_release(&l->appending);
     return r;
 }
 
 /* `record`: bytes that shall fit afterwards. */
 static int checkpoint(struct file *f, uint64_t record)
 {
-    struct shared_log *l = log_of(f);
+    struct shared_log *l = sync_log(f);
     if (reservation_take(f, &l->checking, &plain) < 0)
         return -1;
     /* Another process may just have done it. */
@@ -526,7 +379,7 @@ static int checkpoint(struct file *f, uint64_t record)
 
 bool log_is_empty(const struct file *f)
 {
-    const struct shared_log *l = log_of(f);
+    const struct shared_log *l = sync_log(f);
     return __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE) ==
            __atomic_load_n(&l->start, __ATOMIC_ACQUIRE);
 }
@@ -538,8 +391,7 @@ int log_checkpoint(struct file *f)
 
 int log_bring_home(struct file *f)
 {
-    const uint64_t number = shown(f);
-    return log_is_empty(f) ? 0 : bring_home(f, log_of(f)->tail, number);
+    return log_is_empty(f) ? 0 : bring_home(f, sync_tail(f));
 }
 
 /* ---- the commit ---- */
@@ -551,7 +403,7 @@ static void map_anew(struct file *f, const struct page_set *h)
 {
     const uint64_t viewed = __atomic_load_n(&f->viewed, __ATOMIC_ACQUIRE);
     const uint32_t edition =
-        (uint32_t)(__atomic_load_n(&log_of(f)->edition, __ATOMIC_RELAXED) << 16) & CHUNK_EDITION;
+        (uint32_t)(__atomic_load_n(&sync_log(f)->edition, __ATOMIC_RELAXED) << 16) & CHUNK_EDITION;
     for (uint64_t i = 0; i < h->n; i++) {
         const uint64_t chunk = h->pages[i].page / CHUNK_PAGES, bytes = CHUNK_PAGES * PAGE_BYTES,
                        at = chunk * bytes;
@@ -579,12 +431,19 @@ static int keep_space(const struct page_set *h)
     return 0;
 }
 
+/* Has a commit been early since the last checkpoint? */
+static bool has_early(const struct file *f)
+{
+    return __atomic_load_n(&f->shared.header->undo.end, __ATOMIC_ACQUIRE) >
+           __atomic_load_n(&sync_log(f)->start, __ATOMIC_ACQUIRE);
+}
+
 int log_await(struct file *f, const struct ato_promise *promise)
 {
-    if (promise->end > tail_of(log_of(f)) || promise->number > shown(f))
+    if (promise->end > sync_tail(f) || promise->number > shown(f))
         return report_error(EINVAL, "the promise is not one of %s as it is mapped now",
                             f->pairing.path);
-    if (wait_durable(f, promise->end) < 0)
+    if (sync_wait(f, promise->end) < 0)
         return -1;
     undo_raise(f, promise->number);
     return 0;
@@ -594,16 +453,19 @@ struct ato_promise log_visible(const struct file *f)
 {
     struct ato_promise all = {.number = shown(f)};
     /* After the number: that of what is just becoming visible, too, whose record is in the log. */
-    all.end = tail_of(log_of(f));
+    all.end = sync_tail(f);
     return all;
 }
 
 int log_commit_nothing(const struct commit *c)
 {
     struct file *f = c->m->file;
-    if (!c->early)
+    if (c->promise)
+        *c->promise = log_visible(f);
+    else if (c->relaxed)
+        undo_raise(f, shown(f));
+    else
         return log_settle(f);
-    *c->promise = log_visible(f);
     return file_check(f);
 }
 
@@ -611,16 +473,14 @@ int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bo
                    uint64_t *number)
 {
     struct shared_undo *u = &f->shared.header->undo;
-    const struct shared_log *l = log_of(f);
     *number = 0;
     if (!file_is_numbered(f))
         return 0;
     if (show_take(f, late) < 0)
         return -1;
     /* By a sync of its own: others may need `showing` to wake it. */
-    if (__atomic_load_n(&u->end, __ATOMIC_ACQUIRE) >
-            __atomic_load_n(&l->durable, __ATOMIC_ACQUIRE) &&
-        sync_log(f, tail_of(l)) < 0) {
+    if (!sync_reaches(f, __atomic_load_n(&u->end, __ATOMIC_ACQUIRE)) &&
+        sync_now(f, sync_tail(f)) < 0) {
         page_release(&u->showing);
         return -1;
     }
@@ -639,6 +499,12 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     struct tally under_way = {0};
     uint64_t end = 0, number = 0;
     int done;
+    if (c->relaxed && !is_stored(f) && !number_is_ready(f)) {
+        struct report_kept before;
+        report_keep(&before);
+        if (number_commits(f) < 0)
+            (void)report_again(&before); /* without numbers it is durable when it returns */
+    }
     map_anew(f, c->set);
     if (keep_space(c->set) < 0)
         return -1;
@@ -647,10 +513,12 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
             return -1;
     if (done < 0)
         return -1;
-    if (number) {
+    if (number && c->promise) {
         *c->promise = (struct ato_promise){.number = number, .end = end};
+    } else if (number) {
+        done = later_sync(f) ? 0 : sync_wait(f, end);
     } else {
-        done = wait_durable(f, end); /* L2 */
+        done = sync_wait(f, end); /* L2 */
         if (done == 0)
             done = log_show_begin(f, c->set->pages, c->set->n, true, &number);
         if (done == 0) {
@@ -662,5 +530,8 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
         show_account(f, pages + c->resizes > 1 ? COUNT_COMMITS_JOURNAL : COUNT_COMMITS_SINGLE,
                      slices, pages);
     end_record(f, under_way);
+    /* If there was no room for another early copy, those that there are come home. The commit is done, whatever becomes of that. */
+    if (done == 0 && c->relaxed && !number && has_early(f))
+        (void)checkpoint(f, 0);
     return done;
 }

@@ -23,6 +23,7 @@
 #define ATO_LIB_COMMIT_LOG_H
 
 #include "lib/commit/show.h"
+#include "lib/commit/sync.h"
 
 #include "ato_engine.h"
 
@@ -36,19 +37,21 @@ int log_commit_nothing(const struct commit *c);
 int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
                    uint64_t *number);
 
-/* Waits until an early commit is durable. Returns 0; -1 with errno. */
+/* Waits until an early commit is durable, unless promise->end is 0, and shows it to readers. Returns 0; -1 with errno. */
 int log_await(struct file *f, const struct ato_promise *promise);
 
 /* The promise of all that is visible. */
 struct ato_promise log_visible(const struct file *f);
 
-/* Makes all that is visible durable. It is, and waits for nobody's sync, if no early commit is visible. */
+/* Makes all that is visible durable. It is, and waits for nobody's sync, if it was no early commit. */
 static inline int log_settle(struct file *f)
 {
     const struct shared_undo *u = &f->shared.header->undo;
     const struct ato_promise all = log_visible(f);
-    return all.number <= __atomic_load_n(&u->moment, __ATOMIC_ACQUIRE) ? file_check(f)
-                                                                       : log_await(f, &all);
+    return all.number <= __atomic_load_n(&u->moment, __ATOMIC_ACQUIRE) &&
+                   sync_reaches(f, __atomic_load_n(&u->end, __ATOMIC_ACQUIRE))
+               ? file_check(f)
+               : log_await(f, &all);
 }
 
 /* The first process: reads the header of the log into shared memory. Returns 0; -1 with errno. */

@@ -11,9 +11,16 @@ struct commit {
     const struct mapping *m; /* whose flags hold */
     bool resizes;            /* the file gets `size` */
     uint64_t size;
-    bool early;                  /* it may become visible early (early.h) */
-    struct ato_promise *promise; /* then: how it is waited for */
+    /* It may become visible before it is durable (early.h). */
+    struct ato_promise *promise; /* to writers alone, and this tells how it is waited for; NULL */
+    bool relaxed;                /* to all, and nobody waits for it */
 };
+
+/* `flags`: of a call. */
+static inline bool show_is_relaxed(const struct mapping *m, unsigned flags)
+{
+    return ((m->flags | flags) & ATO_RELAXED) && !(flags & ATO_EAGER) && !m->epoch;
+}
 
 static inline uint64_t *show_size_word(const struct file *f)
 {

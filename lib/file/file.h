@@ -62,6 +62,10 @@ struct file {
     /* The log, where its records are stored and not written: lib/commit/log.c. Of the thread that holds `appending`. */
     struct window log_window;
     struct persist log_persist;
+    /* Relaxed commits (later.h). */
+    uint64_t relaxed_ms;
+    pthread_t later_thread;
+    uint32_t later;         /* enum later; a futex */
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */

@@ -95,7 +95,7 @@ struct shared_log {
 struct shared_undo {
     uint64_t begun,
         shown; /* numbers of the last commit that has begun to become visible, and that is visible */
-    uint64_t moment; /* all commits up to this number are visible and durable */
+    uint64_t moment; /* all commits up to this number are visible to readers, too (undo.h) */
     uint64_t end;    /* in the log, behind the last early commit that is visible (early.h) */
     /* Changed by the holder of `showing`. */
     uint64_t most; /* copies that there may be; set with the attach lock, before there is a table */

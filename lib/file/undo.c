@@ -437,9 +437,8 @@ void undo_forget(struct file *f, uint64_t page, struct page_state *state)
         }
 }
 
-int undo_each_early(struct file *f,
-                    int (*visit)(struct file *f, uint64_t page, struct page_state *s,
-                                 const char *bytes, bool is_newest))
+int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
+                                                 struct page_state *s, const char *bytes))
 {
     struct shared *s = &f->shared;
     const uint64_t made = s->header->undo.made;
@@ -451,32 +450,18 @@ int undo_each_early(struct file *f,
             return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
         if (c->until != UNDO_EARLY)
             continue;
-        const uint64_t moment = __atomic_load_n(&s->header->undo.moment, __ATOMIC_ACQUIRE),
-                       page = c->page;
-        struct page_state *state = page < s->pages ? shared_peek(s, page) : NULL;
-        /* One that was left by a process that was killed when it had brought the page home. */
+        struct page_state *state = c->page < s->pages ? shared_peek(s, c->page) : NULL;
         if (!state)
             return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-        const bool is_left = !state->bitmap || page_content(state->version) != c->from;
-        if (is_left || c->from <= moment) {
-            const int r = is_left ? 0 : visit(f, page, state, c->bytes, true);
-            if (r < 0)
-                return -1;
-            if (r > 0)
-                continue;
-            page_renew(state);
-            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
-            continue;
-        }
-        unsigned n = 0;
-        uint32_t at = *head_of(s, page);
-        while (at && n++ < LONGEST && (c = copy_at(s, at - 1)) &&
-               !(c->page == page && c->from <= moment && moment < c->until))
-            at = c->next;
-        if (!at || !c || n > LONGEST)
-            return report_error(EUCLEAN, "the shared memory of %s is damaged", f->pairing.path);
-        if (visit(f, page, state, c->bytes, false) < 0)
+        /* Or it was left by a process that was killed when it had brought the page home. */
+        const bool is_newest = state->bitmap && page_content(state->version) == c->from;
+        const int r = is_newest ? visit(f, c->page, state, c->bytes) : 0;
+        if (r < 0)
             return -1;
+        if (r > 0)
+            continue;
+        page_renew(state);
+        __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
     }
     return 0;
 }

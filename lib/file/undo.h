@@ -9,9 +9,10 @@
  * whose number is s or less is as the snapshot has to see it. Before a commit with number n changes a page that has number m, it
  * saves the page for the snapshots from m to n - 1, if there are any.
  *
- * `moment` is the number up to which all commits are durable. New snapshots have it, or a later one. Only early commits, which are visible
- * to writers before they are durable, are not part of it at once: they save every page that they change, so no snapshot waits for
- * them or has to find them. A copy is free when no snapshot needs it and `until` is not behind `moment`.
+ * `moment` is the number up to which readers see the commits: new snapshots have it, or a later one. All of them are durable, but for relaxed
+ * ones and what came before those. Only early commits, which are visible to writers before they are durable, are not part of it at once:
+ * they save every page that they change, so no snapshot waits for them or has to find them. A copy is free when no snapshot needs it
+ * and `until` is not behind `moment`.
  *
  * How a snapshot and a commit find each other, modelled in snapshot.pml, and with early commits in early.pml:
  *
@@ -84,10 +85,10 @@ void undo_begin(struct undo *u, struct file *f, bool early);
 bool undo_save(struct undo *u, uint64_t page, struct page_state *s, bool always);
 void undo_saved(const struct undo *u);
 
-/* All commits up to this number are durable. */
+/* Readers see all commits up to this number from now on. */
 void undo_raise(struct file *f, uint64_t number);
 
-/* The commit is visible; not an early one: and durable, as all before it. The caller releases `showing` then. */
+/* The commit is visible; not an early one: to readers, too, as all before it. The caller releases `showing` then. */
 static inline void undo_end(struct file *f, uint64_t number, bool early)
 {
     __atomic_store_n(&f->shared.header->undo.shown, number, __ATOMIC_RELEASE);
@@ -120,12 +121,10 @@ int undo_newest(struct file *f, uint64_t page, const struct page_state *s, uint6
 /* Forgets the early copy of a page whose newest content is in the file: left by a process that was killed. With `showing`. */
 void undo_forget(struct file *f, uint64_t page, struct page_state *s);
 
-/* Calls `visit` for each page with an early copy, with `showing`. `bytes`: its content that is durable, of the number `moment` at least;
- * is_newest: nothing newer is visible, and unless it returns 1 the copy is not used any more. Returns 0; -1: visit() has, or not all
- * copies can be mapped. */
-int undo_each_early(struct file *f,
-                    int (*visit)(struct file *f, uint64_t page, struct page_state *s,
-                                 const char *bytes, bool is_newest));
+/* Calls `visit` for each page with an early copy, and its content, with `showing`. Unless it returns 1, the copy is not used any more.
+ * Returns 0; -1: visit() has, or not all copies can be mapped. */
+int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
+                                                 struct page_state *s, const char *bytes));
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };

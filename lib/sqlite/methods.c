@@ -55,22 +55,31 @@ static int leave(struct connection *c, int result)
 static bool gives_back(const struct connection *c)
 {
     sqlite3 *user = c->user ? *c->user : NULL;
-    return user && sqlite3_db_filename(user, "main") == c->name && c->gave_back &&
-           !c->keeps_locks && !c->becomes_wal && !share_had_wal(c) &&
-           !share_memory_writes_several(c);
+    return user && sqlite3_db_filename(user, "main") == c->name && c->gave_back && !c->keeps_locks;
 }
 
-/* Is the commit early? If others wait to write; and so are some that follow. */
+/* If others wait to write; and so are some that follow. */
 static bool is_early(struct connection *c)
 {
     enum { SOON = 16 };
     bool was_refused;
-    if (!c->db->memory || c->lock < SQLITE_LOCK_EXCLUSIVE || !gives_back(c))
+    if (!gives_back(c))
         return false;
     const bool may = locks_may_hand_over(&c->db->locks, &was_refused);
     if (may || was_refused)
         c->early = may ? SOON : 0;
     return c->early && c->early--;
+}
+
+static enum pending_commit when_durable(struct connection *c)
+{
+    /* Of several databases each commit is durable before their journals go. */
+    if (!c->db->memory || c->lock < SQLITE_LOCK_EXCLUSIVE || c->becomes_wal || share_had_wal(c) ||
+        share_memory_writes_several(c))
+        return PENDING_DURABLE;
+    if (c->pending.relaxed && c->rollback != JOURNAL_ON_DISK)
+        return PENDING_RELAXED;
+    return is_early(c) ? PENDING_EARLY : PENDING_DURABLE;
 }
 
 /* Commits what is staged, if anything is. Returns SQLITE_OK; SQLITE_IOERR_FSYNC, or a code that says more: nothing is staged any
@@ -81,7 +90,7 @@ static int commit(struct connection *c)
     /* The process ends: what was staged is gone (database.c, at_exit()). With a journal on the disk nothing was. */
     if (c->db->gone && c->lock >= SQLITE_LOCK_RESERVED && c->rollback != JOURNAL_ON_DISK)
         r = SQLITE_IOERR_FSYNC;
-    if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending, is_early(c)) < 0)
+    if (r == SQLITE_OK && c->pending.tx && pending_commit(&c->pending, when_durable(c)) < 0)
         r = fault_of_libato(SQLITE_IOERR_FSYNC, "cannot commit to", c->name);
     c->committed |= r == SQLITE_OK;
     if (r != SQLITE_OK)
@@ -240,6 +249,18 @@ static void keep_locks(struct connection *c, bool keeps)
     __atomic_store_n(&c->keeps_locks, keeps, __ATOMIC_RELAXED);
 }
 
+/* PRAGMA synchronous = `word`. SQLite takes any other word for normal. In a transaction it refuses the change. */
+static void set_synchronous(struct connection *c, const char *word)
+{
+    static const char *const relaxed[] = {"normal", "1", "on", "yes",  "true",
+                                          "off",    "0", "no", "false"};
+    if (!c->user || !sqlite3_get_autocommit(*c->user))
+        return;
+    c->pending.relaxed = false;
+    for (size_t i = 0; i < sizeof(relaxed) / sizeof(*relaxed); i++)
+        c->pending.relaxed |= sqlite3_stricmp(word, relaxed[i]) == 0;
+}
+
 static int control(struct connection *c, int what, void *arg)
 {
     int r;
@@ -295,6 +316,8 @@ static int control(struct connection *c, int what, void *arg)
     case SQLITE_FCNTL_PRAGMA:
         if (sqlite3_stricmp(((char **)arg)[1], "locking_mode") == 0 && ((char **)arg)[2])
             keep_locks(c, sqlite3_stricmp(((char **)arg)[2], "exclusive") == 0);
+        if (sqlite3_stricmp(((char **)arg)[1], "synchronous") == 0 && ((char **)arg)[2])
+            set_synchronous(c, ((char **)arg)[2]);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;
     default:

@@ -74,12 +74,14 @@ int pending_hint(struct pending *s, sqlite3_int64 size)
     return ato_tx_ftruncate(s->tx, s->view, s->size);
 }
 
-int pending_commit(struct pending *s, bool early)
+int pending_commit(struct pending *s, enum pending_commit when)
 {
-    const int r = early ? ato_tx_commit_early(s->tx, &s->promise) : ato_tx_commit(s->tx);
+    const int r = when == PENDING_DURABLE
+                      ? ato_tx_commit(s->tx)
+                      : ato_tx_commit_early(s->tx, when == PENDING_EARLY ? &s->promise : NULL);
     if (r == 0) {
         s->tx = NULL;
-        s->owes = false; /* all that was visible is durable with it */
+        s->owes = false; /* all that was visible comes before it */
     }
     return r;
 }
@@ -88,6 +90,8 @@ void pending_note(struct pending *s)
 {
     if (s->view && s->owes && !s->promise.number)
         (void)ato_visible(s->view, &s->promise);
+    if (s->owes && s->relaxed)
+        s->promise.end = 0;
     s->owes = false;
 }
 

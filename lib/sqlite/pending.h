@@ -21,6 +21,7 @@ struct pending {
     sqlite3_int64 room;         /* the file has this length already; 0: as `had` */
     struct ato_promise promise; /* of the last commit, until it is known to be durable */
     bool owes;                  /* it has read what may not be durable */
+    bool relaxed;               /* PRAGMA synchronous says normal or off */
 };
 
 /* Begins a transaction, unless there is one. So does each call that stages something. */
@@ -33,14 +34,19 @@ int pending_resize(struct pending *s, sqlite3_int64 size);
 /* Prepares the file to grow to this size, if there is space. The staged size stays. */
 int pending_hint(struct pending *s, sqlite3_int64 size);
 
-/* Commits what is staged. After a failure it is staged still. early: it may not be durable yet; pending_await() follows, after other
- * connections may write. */
-int pending_commit(struct pending *s, bool early);
+enum pending_commit {
+    PENDING_DURABLE, /* when the call returns */
+    PENDING_EARLY, /* when pending_await() returns, which follows, after other connections may write */
+    PENDING_RELAXED, /* later */
+};
+
+/* Commits what is staged. After a failure it is staged still. */
+int pending_commit(struct pending *s, enum pending_commit when);
 
 /* Before other connections may write: of a transaction that commits nothing, what it has read counts. */
 void pending_note(struct pending *s);
 
-/* Waits until the last commit is durable, or what was read instead. */
+/* Waits until the last commit is durable, or what was read instead; if it is relaxed, only shows that to readers. */
 int pending_await(struct pending *s);
 
 void pending_abort(struct pending *s);

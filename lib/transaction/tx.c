@@ -30,8 +30,9 @@ static int commit(struct tx *t, struct ato_promise *promise)
                                 .m = t->written,
                                 .resizes = t->resizes,
                                 .size = t->size,
-                                .early = promise,
-                                .promise = promise};
+                                .promise = promise,
+                                .relaxed = !promise && !t->eager &&
+                                           show_is_relaxed(t->written, t->flags & ATO_RELAXED)};
     const bool checks = !notes_are_of_held(t);
     /* With SKIP_EQUAL the number of pages that flip is not known yet. */
     if (!queue_is_empty(t) && t->nmappings == 1 && !(t->queue->writes[0].flags & ATO_SKIP_EQUAL) &&

@@ -35,7 +35,7 @@ void __wrap_pending_abort(struct pending *s)
 int __wrap_pending_write(struct pending *s, const void *from, int n, sqlite3_int64 offset)
 {
     const int r = __real_pending_write(s, from, n, offset);
-    return r == 0 && fault() == CodeFault::WrittenThrough ? pending_commit(s, false) : r;
+    return r == 0 && fault() == CodeFault::WrittenThrough ? pending_commit(s, PENDING_DURABLE) : r;
 }
 
 } // extern "C"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does the log keep what was committed, whoever is killed, and whenever the power is cut? The steps are those of log.c
- * (append(), wait_durable(), sync_log(), check(), log_commit()), show.c, takeover.c (recover(), replay_log()) and
+ * (append(), check(), log_commit()), sync.c (sync_wait(), sync_now()), show.c, takeover.c (recover(), replay_log()) and
  * log_replay.c (log_replay_last(), log_recover()).
  *
  * One file of two pages, with a log whose ring has room for two records. It begins with two, of page 0, that are shown and
@@ -271,7 +271,7 @@ inline sync_log()
 }
 
 /* Who waits may also sync by itself: the process that syncs may have been stopped. */
-inline wait_durable(upper)
+inline sync_wait(upper)
 {
     do
     :: durable >= upper -> break
@@ -325,7 +325,7 @@ inline checkpoint()
 #ifdef MUTANT_CHECK_LATE
         take_tail();
 #endif
-        wait_durable(upto);
+        sync_wait(upto);
 #ifndef MUTANT_CHECK_UNSYNCED
         sync_file(); /* L3 */
 #endif
@@ -390,7 +390,7 @@ inline commit()
 #ifdef MUTANT_SHOW_FIRST
     show_pages();
 #endif
-    wait_durable(mine);
+    sync_wait(mine);
 #ifndef MUTANT_SHOW_FIRST
     show_pages();
 #endif

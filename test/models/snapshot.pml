@@ -2,7 +2,7 @@
 /*
  * Does a snapshot see the bytes of one moment, for as long as it is open, whoever commits meanwhile, and whoever is killed? The steps
  * are those of undo.c and undo.h (undo_begin(), undo_save(), choose(), find_free(), undo_find()), show.c (begin(), show_all(), end()),
- * takeover.c (recover()) and snapshot.c (number_commits(), try_to_begin(), read_page()).
+ * takeover.c (recover()) and number.c (number_commits()) and snapshot.c (try_to_begin(), read_page()).
  *
  * Two pages, and an undo area of COPIES copies, with a list for each page. Processes 0 and 1 commit, one after the other, what
  * WORK_0, WORK_1 say: octal digits, the lowest first, each the pages of a commit (1, 2, or 3 for both), or FAILING: a call that reserves

@@ -11,9 +11,12 @@ extern "C" {
 #include "reflection/media/seam.h"
 }
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <list>
 #include <random>
+#include <thread>
 
 #include <sys/mman.h>
 
@@ -463,22 +466,29 @@ TEST_F(EarlyFile, BringsNothingToTheFileThatIsNotDurable)
     const std::vector<Piece> late = {{2 * PAGE + 30, pattern(PAGE, 3)}, {9 * PAGE, Bytes(7, 3)}};
     {
         FsFaults fs;
-        bool once = false;
+        std::thread beside;
+        std::atomic<bool> over{false};
         fs.before = [&](const FsCall &call) {
-            if (std::string(call.op) == "fdatasync" && !once) {
-                once = true;
-                EXPECT_EQ(in_child([&] {
-                              alarm(20);
-                              ato_promise own;
-                              Mapped other(file, opt());
-                              return other && commit_early(other, late, own) && own.number ? 0 : 1;
-                          }),
-                          0);
+            if (std::string(call.op) == "fdatasync" && !beside.joinable()) {
+                beside = std::thread([&] {
+                    EXPECT_EQ(in_child([&] {
+                                  alarm(20);
+                                  ato_promise own;
+                                  Mapped other(file, opt());
+                                  return other && commit_early(other, late, own) && own.number ? 0
+                                                                                               : 1;
+                              }),
+                              0);
+                    over = true;
+                });
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                EXPECT_FALSE(over) << "it has not waited for the checkpoint";
             }
             return GO_ON;
         };
         ASSERT_EQ(ato_deploy(m.base, SIZE), 0) << ato_errormsg();
-        EXPECT_TRUE(once);
+        ASSERT_TRUE(beside.joinable());
+        beside.join();
     }
     put(content, late);
     EXPECT_TRUE(read_at(file, 0, SIZE) == durable);

@@ -159,10 +159,10 @@ int __wrap_pending_resize(struct pending *s, sqlite3_int64 size)
     return write_fails(size < s->size) ? -1 : __real_pending_resize(s, size);
 }
 
-int __real_pending_commit(struct pending *s, bool early);
-int __wrap_pending_commit(struct pending *s, bool early);
+int __real_pending_commit(struct pending *s, enum pending_commit when);
+int __wrap_pending_commit(struct pending *s, enum pending_commit when);
 
-int __wrap_pending_commit(struct pending *s, bool early)
+int __wrap_pending_commit(struct pending *s, enum pending_commit when)
 {
-    return write_fails(false) ? -1 : __real_pending_commit(s, early);
+    return write_fails(false) ? -1 : __real_pending_commit(s, when);
 }
