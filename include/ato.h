@@ -387,8 +387,9 @@ ssize_t ato_snapshot_read(ato_snapshot *snapshot, void *dst, off_t offset, size_
 off_t ato_snapshot_seek(ato_snapshot *snapshot, off_t offset, int whence);
 int ato_snapshot_end(ato_snapshot *snapshot);
 
-/* Makes all relaxed commits to the file durable, of all processes, and waits for it, whatever the flags. Other writes are durable
- * already: then it checks its arguments as msync(2) does, and that the file is in order (EIO). ENOMEM: not within a mapping.
+/* Makes all relaxed commits to the file durable, of all processes, and waits for it, whatever the flags (but not through a read-only
+ * descriptor). Other writes are durable already: then it checks its arguments as msync(2) does, and that the file is in order (EIO).
+ * ENOMEM: not within a mapping.
  * With ATO_EPOCHS: commits all writes through the mapping since the last call (whatever the range and
  * flags), as one atomic step, durable when it returns. If it fails (errors of ato_tx_commit()) the
  * epoch stays open. Since 0.1. */

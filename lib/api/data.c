@@ -334,8 +334,8 @@ int ato_msync(void *addr, size_t n, int flags)
     if (!m || from > length || n > length - from)
         return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
                             table_address(name, addr), n);
-    if (m->epoch)
-        return epoch_commit(m);
+    if (m->epoch && epoch_commit(m) < 0)
+        return -1;
     /* Early and relaxed commits may be visible, and not durable. */
     return m->file->logged && !m->file->reader ? log_settle(m->file) : file_check(m->file);
 }

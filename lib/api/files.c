@@ -79,7 +79,7 @@ void files_exit(void)
     /* Does not wait: if another process has the attach lock, the object stays, and the next map
      * removes it. */
     for (struct file *f = all; f; f = f->next) {
-        if (__atomic_load_n(&f->later, __ATOMIC_RELAXED) == LATER_DUE)
+        if (__atomic_load_n(&f->later, __ATOMIC_RELAXED) != LATER_NONE)
             (void)fsops->fdatasync(f->pairing.reflection);
         if (f->reader || locks_try(f->pairing.lock, F_WRLCK, 0, 1) != LOCKS_MINE)
             continue;

@@ -48,6 +48,7 @@ static void *run(void *arg)
 {
     struct file *f = arg;
     uint64_t from = 0; /* of the oldest commit that may not be durable */
+    sleep_while(f, LATER_BEGUN, 0);
     for (;;) {
         if (state_of(f) == LATER_RESTS) {
             sleep_while(f, LATER_RESTS, 0);

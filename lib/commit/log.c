@@ -419,8 +419,9 @@ static void map_anew(struct file *f, const struct page_set *h)
 }
 
 /* Before the commit point: afterwards a store that meets no space would be too late. */
-static int keep_space(const struct page_set *h)
+static int make_storable(struct file *f, const struct page_set *h)
 {
+    map_anew(f, h);
     for (uint64_t i = 0, n; i < h->n; i += n) {
         const struct held_page *at = &h->pages[i];
         for (n = 1; at->pending && i + n < h->n && at[n].pending && at[n].page == at->page + n;)
@@ -505,8 +506,9 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
         if (number_commits(f) < 0)
             (void)report_again(&before); /* without numbers it is durable when it returns */
     }
-    map_anew(f, c->set);
-    if (keep_space(c->set) < 0)
+    /* Pages of an early one come home by writes, which may fail: then they stay where they are, and in the log. */
+    const bool early = is_early(c);
+    if (!early && make_storable(f, c->set) < 0)
         return -1;
     while ((done = append(c, &r, &end, &under_way, &number)) > 0)
         if (checkpoint(f, r.bytes) < 0)
@@ -518,7 +520,9 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     } else if (number) {
         done = later_sync(f) ? 0 : sync_wait(f, end);
     } else {
-        done = sync_wait(f, end); /* L2 */
+        /* If it found no room to be early it is in the log already. */
+        done = early && make_storable(f, c->set) < 0 ? file_in_doubt(f, "a commit")
+                                                     : sync_wait(f, end); /* L2 */
         if (done == 0)
             done = log_show_begin(f, c->set->pages, c->set->n, true, &number);
         if (done == 0) {
