@@ -5,6 +5,7 @@
  *   write/1K       1 KiB at random places of a file, each write a commit: libato, beside the floor
  *   threads/1K     the same by 8 threads, on pages of their own, beside one thread
  *   processes/1K   the same by 8 processes, beside one
+ *   relaxed/1K     1 KiB at random places for half a second: libato with ATO_RELAXED, beside pwrite() with an fdatasync() every 100 ms
  *   tx/32x256      256 bytes in each of 32 pages, as one transaction: libato, libpmemobj, beside the floor
  *   put/100        a value of 100 bytes under one of 10,000 keys, a transaction each: a record of 108 bytes in its place, beside LMDB
  *                  without flags, if that is installed
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <ato.h>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -191,6 +193,31 @@ class File
         }
     }
 
+    void write_relaxed(uint64_t offset) const
+    {
+        if (!ato_memcpy_opt(base_ + offset, source, WRITE, ATO_RELAXED))
+            fail("ato_memcpy_opt: %s", ato_errormsg());
+    }
+
+    void sync() const
+    {
+        if (ato_msync(base_, settings.file_bytes(), MS_SYNC) != 0)
+            fail("ato_msync: %s", ato_errormsg());
+    }
+
+    /* By plain system calls: not while the file is mapped. */
+    void write_plain(uint64_t offset) const
+    {
+        if (pwrite(fd_, source, WRITE, static_cast<off_t>(offset)) < 0)
+            fail("pwrite: %s", std::strerror(errno));
+    }
+
+    void sync_plain() const
+    {
+        if (fdatasync(fd_) != 0)
+            fail("fdatasync: %s", std::strerror(errno));
+    }
+
     void transact(size_t n, std::minstd_rand &random) const
     {
         for (size_t i = 0; i < n; i++) {
@@ -218,9 +245,70 @@ class File
     char *base_ = nullptr;
 };
 
-std::unique_ptr<File> file;
+std::unique_ptr<File> file, relaxed_file, plain_file;
 std::unique_ptr<Floor> floor_side;
 std::minstd_rand dice(1);
+
+/* ---- relaxed ---- */
+
+/* Writes at random places for so long, and returns how many. */
+double write_for(int ms, const std::function<void(uint64_t)> &write)
+{
+    enum { AT_ONCE = 16 };
+    double writes = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    for (; std::chrono::steady_clock::now() < end; writes += AT_ONCE)
+        for (int i = 0; i < AT_ONCE; i++)
+            write(dice() % (settings.file_bytes() / WRITE) * WRITE);
+    return writes;
+}
+
+/* A repetition is half a second of writes by each side; at its end all of them are on the disk. */
+Case relaxed()
+{
+    enum { SYNC_MS = 100, SYNCS = 5 };
+    Case c;
+    c.name = "relaxed/1K";
+    c.sides = {"pwrite", "libato"};
+    c.promise = [](const std::string &side) {
+        return std::string(side == "libato" ? "atomic, in order; durable later"
+                                            : "not atomic, in no order; durable later");
+    };
+    c.repeat = [] {
+        if (!relaxed_file) {
+            relaxed_file = std::make_unique<File>("relaxed");
+            plain_file = std::make_unique<File>("plain");
+            relaxed_file->map();
+        }
+        const auto measure = [](const std::function<double()> &work) {
+            double writes = 0;
+            const Disk before = disk();
+            const double ns = bench::ns_of([&] { writes = work(); });
+            const Disk after = disk();
+            return Values{{"ns", ns / writes},
+                          {"kib", (after.kib - before.kib) / writes},
+                          {"flushes", (after.flushes - before.flushes) / writes}};
+        };
+        Values floor = measure([&] {
+            double writes = 0;
+            for (int i = 0; i < SYNCS; i++) {
+                writes += write_for(SYNC_MS, [&](uint64_t at) { plain_file->write_plain(at); });
+                plain_file->sync_plain();
+            }
+            return writes;
+        });
+        Values libato = measure([&] {
+            const double writes =
+                write_for(SYNCS * SYNC_MS, [&](uint64_t at) { relaxed_file->write_relaxed(at); });
+            relaxed_file->sync();
+            return writes;
+        });
+        floor["ratio"] = 1;
+        libato["ratio"] = libato["ns"] / floor["ns"];
+        return std::vector<Values>{floor, libato};
+    };
+    return c;
+}
 
 /* ---- many ---- */
 
@@ -506,6 +594,7 @@ std::vector<Case> cases()
     return {make_case("write/1K", {floor, one}, {{"libato", "ratio", 1 / 0.95}}),
             make_case("threads/1K", {one, threads}, {{"8threads", "ratio", 1 / 4.0}}),
             make_case("processes/1K", {one, processes}, {{"8processes", "ratio", 1 / 3.0}}),
+            relaxed(),
             make_case("tx/32x256", {floor_tx, tx, pmemobj}, {{"libato", "ratio", 1 / 0.9}}, 20),
             make_case("put/100", puts, put_goals),
             recovery()};
@@ -517,10 +606,12 @@ int main(int argc, char **argv)
 {
     bench::Program program = {"Commits on a disk.",
                               {64, 2000, 400},
-                              [] { return settings.file_bytes() * 3 + (64ull << 20); },
+                              [] { return settings.file_bytes() * 5 + (64ull << 20); },
                               cases,
                               [] {
                                   file.reset();
+                                  relaxed_file.reset();
+                                  plain_file.reset();
                                   floor_side.reset();
                               }};
     program.defaults.dir = ".";

@@ -87,7 +87,7 @@ void check_sum(const Row &row, const Side &side, uint64_t acknowledged)
         [&](sqlite3_stmt *s) { sum = sqlite3_column_int64(s, 0); });
     const int64_t found = sum - FIRST * static_cast<int64_t>(keys());
     if (found != static_cast<int64_t>(acknowledged))
-        fail("%s, %s: %" PRIu64 " updates were acknowledged so far, and %" PRId64 " are found",
+        fail("%s, %s: %" PRIu64 " writes were acknowledged so far, and %" PRId64 " are found",
              row.name, side.name, acknowledged, found);
 }
 
@@ -270,8 +270,8 @@ void print_row(const Results &results, const Row &row, const std::vector<const S
             const double value = value_of(results, row.name, side->name, figure);
             if (std::isnan(value))
                 continue;
-            std::printf("  %-17s %-12s %*.*f", figure, side->name, 12, value < 100 ? 2 : 0, value);
-            for (const char *other : {WAL, TRUNCATE}) {
+            std::printf("  %-17s %-17s %*.*f", figure, side->name, 12, value < 100 ? 2 : 0, value);
+            for (const char *other : {side->normal ? WAL_NORMAL : WAL, TRUNCATE}) {
                 if (figure == EVEN || figure == OF_ONE || figure == BUSY)
                     break;
                 const double ratio = value / value_of(results, row.name, other, figure);
@@ -328,7 +328,7 @@ void remove_speedtest1(const Side &side)
         unlink((database_of(side) + ".speedtest1" + end).c_str());
 }
 
-/* `acknowledged`: of each side, updates so far. */
+/* `acknowledged`: of each side, writes so far. */
 std::map<std::string, Figures> run_row(const Row &row, const std::vector<const Side *> &sides,
                                        std::map<std::string, uint64_t> &acknowledged)
 {
@@ -337,7 +337,7 @@ std::map<std::string, Figures> run_row(const Row &row, const std::vector<const S
     std::vector<const Side *> order = sides;
     const double least = std::ceil(options.seconds / (options.slice));
     const int rounds = options.ops ? 1 : std::max(3, static_cast<int>(least));
-    unsigned times = 0; /* updates of a transaction */
+    unsigned times = 0; /* writes of a transaction */
     for (const cell::Process &process : row.processes)
         for (const Work &work : process)
             times = std::max(times, work.times);
@@ -388,7 +388,8 @@ int main(int argc, char **argv)
     std::vector<const Side *> sides;
     const bool on_disk = bench::medium_name().find("DRAM") == std::string::npos;
     for (const Side &side : SIDES)
-        if (options.sides.empty() ? !side.domain || on_disk == (side.domain == DISK)
+        if (options.sides.empty() ? on_disk ? !side.domain || side.domain == DISK
+                                            : side.domain != DISK && !side.normal
                                   : chosen(options.sides, side.name))
             sides.push_back(&side);
     if (bench::free_bytes() < (options.mib << 20) * 3 * sides.size()) {
@@ -398,9 +399,10 @@ int main(int argc, char **argv)
     }
     make_databases(sides);
     std::printf("SQLite %s, %s, %s; %" PRIu64
-                " MiB\nColumns: figure, side, value, its ratio to that of %s, of %s\n",
+                " MiB\nColumns: figure, side, value, its ratio to that of %s (%s for those with "
+                "synchronous=NORMAL), of %s\n",
                 sqlite3_libversion(), bench::cpu_name().c_str(), bench::medium_name().c_str(),
-                options.mib, WAL, TRUNCATE);
+                options.mib, WAL, WAL_NORMAL, TRUNCATE);
     Results results;
     std::map<std::string, uint64_t> acknowledged;
     for (const Row &row : ROWS) {
@@ -422,7 +424,7 @@ int main(int argc, char **argv)
         check_contents(sides);
     std::puts("\nguarantees:");
     for (const Side *side : sides)
-        std::printf("  %-12s %s\n", side->name, side->guarantee);
+        std::printf("  %-17s %s\n", side->name, side->guarantee);
     if (!options.json.empty())
         write_json(results, sides);
     return 0;

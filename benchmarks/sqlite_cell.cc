@@ -124,6 +124,29 @@ void execute(sqlite3 *db, const std::string &sql)
 namespace
 {
 
+/* The first column of the first row. */
+std::string answer(sqlite3 *db, const std::string &sql)
+{
+    sqlite3_stmt *statement = prepare(db, sql.c_str());
+    if (sqlite3_step(statement) != SQLITE_ROW)
+        fail_of(db, sql.c_str());
+    const std::string text = reinterpret_cast<const char *>(sqlite3_column_text(statement, 0));
+    sqlite3_finalize(statement);
+    return text;
+}
+
+/* SQLite ignores a setting that it does not take. */
+void set(sqlite3 *db, const Side &side)
+{
+    const std::string mode = answer(db, std::string("PRAGMA journal_mode = ") + side.journal_mode);
+    execute(db, side.normal ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL");
+    const std::string synchronous = answer(db, "PRAGMA synchronous");
+    if (sqlite3_stricmp(mode.c_str(), side.journal_mode) != 0 ||
+        synchronous != (side.normal ? "1" : "2"))
+        fail("%s: a connection has journal mode %s and synchronous %s", side.name, mode.c_str(),
+             synchronous.c_str());
+}
+
 /* ---- Bytes to the media ---- */
 
 /* SQLite's own VFS, with one function replaced: it counts what is written to databases and journals of both kinds. */
@@ -173,11 +196,7 @@ const char *counting_vfs()
 /* What libato has stored, and what it will store at the close for the slices that are away: 64 bytes and at most a word. */
 double ato_bytes(sqlite3 *db)
 {
-    sqlite3_stmt *statement = prepare(db, "PRAGMA ato_stat");
-    if (sqlite3_step(statement) != SQLITE_ROW)
-        fail_of(db, "PRAGMA ato_stat");
-    const std::string json = reinterpret_cast<const char *>(sqlite3_column_text(statement, 0));
-    sqlite3_finalize(statement);
+    const std::string json = answer(db, "PRAGMA ato_stat");
     auto number = [&](const std::string &name) {
         const size_t at = json.find("\"" + name + "\":");
         if (at == std::string::npos)
@@ -209,8 +228,7 @@ class Worker
         : work_(work), orders_(orders), random_{Random{orders.seed * 64 + nth}()}, ato_(side.domain)
     {
         db_ = open(orders.database, vfs);
-        execute(db_, std::string("PRAGMA synchronous = FULL; PRAGMA journal_mode = ") +
-                         side.journal_mode);
+        set(db_, side);
         begin_ = prepare(db_, "BEGIN IMMEDIATE");
         commit_ = prepare(db_, "COMMIT");
         statement_ = prepare(db_, work.sql);
@@ -355,6 +373,13 @@ void work(const Row &row, const Side &side, const Process &process, const Orders
     std::printf("bytes %" PRIu64 "\n", bytes_counted.load());
 }
 
+/* A function for sqlite3_auto_extension(). */
+int set_normal(sqlite3 *db, char **, const void *)
+{
+    execute(db, "PRAGMA synchronous = NORMAL");
+    return SQLITE_OK;
+}
+
 /* What tools/sqlite-tests builds: speedtest1 as a shared library, which uses this program's SQLite and its VFSs. */
 void run_speedtest1(const Side &side, const Orders &orders)
 {
@@ -370,6 +395,8 @@ void run_speedtest1(const Side &side, const Orders &orders)
     std::vector<char *> arguments;
     for (std::string &word : words)
         arguments.push_back(word.data());
+    if (side.normal) /* it has no option for that */
+        sqlite3_auto_extension(reinterpret_cast<void (*)()>(set_normal));
     wait_for_go();
     const int out = dup(1), null = ::open("/dev/null", O_WRONLY);
     dup2(null, 1); /* its own times, without the close */

@@ -22,7 +22,8 @@ namespace cell
 
 /* Threads that do the same. */
 struct Work {
-    /* HOLD: one transaction, which reads a row of `sql`, and the others when the time is over. */
+    /* WRITE: `sql` adds 1 to the sum of column n. HOLD: one transaction, which reads a row of `sql`, and the others when the time is
+     * over. */
     enum Kind { READ, WRITE, HOLD } kind;
     const char *sql; /* ?1: a random key; ?2, if it is there: a new value */
     unsigned times;  /* so often in a transaction */
@@ -44,6 +45,7 @@ struct Side {
     const char *domain; /* for libato; nullptr: SQLite's own VFS */
     const char *guarantee;
     const char *log_dir = nullptr; /* in domain disk */
+    bool normal = false;           /* synchronous is NORMAL instead of FULL */
 };
 
 /* What the program that starts the process tells it. */

@@ -22,12 +22,14 @@ constexpr char READ[] = "SELECT n, v FROM t WHERE k = ?1";
 constexpr char ALL[] = "SELECT n, v FROM t";
 constexpr char UPDATE[] = "UPDATE t SET n = n + 1, v = ?2 WHERE k = ?1";
 constexpr char INCREMENT[] = "UPDATE t SET n = n + 1 WHERE k = ?1";
+constexpr char INSERT[] = "INSERT INTO t(n, v) VALUES(1, ?2)";
 
 const Work READER = {Work::READ, READ, 1, false, 1};
 const Work READERS = {Work::READ, READ, 1, false, 4};
 const Work HOLDER = {Work::HOLD, ALL, 1, false, 1};
 const Work WRITER = {Work::WRITE, UPDATE, 1, false, 1};
 const Work WRITER_OF_100 = {Work::WRITE, UPDATE, 100, true, 1};
+const Work INSERTER = {Work::WRITE, INSERT, 1, false, 1};
 const Work RIVAL = {Work::WRITE, INCREMENT, 1, true, 1};
 const Work RIVALS = {Work::WRITE, INCREMENT, 1, true, 16};
 
@@ -68,9 +70,18 @@ const std::vector<Row> ROWS = {
     {"contend/4", "the same, 4 processes", rivals(4), CONTENTION},
     {"contend/16", "the same, 16 processes", rivals(16), CONTENTION},
     {"contend/16_threads", "the same, 16 threads of one process", {{RIVALS}}, CONTENTION},
+    /* The last one: it leaves databases of different sizes. */
+    {"insert",
+     "transactions of one insert, which make the database longer",
+     {{INSERTER}},
+     {WRITES, WRITE_TAIL}},
 };
 
 #define ON_TMPFS "kill: all that was acknowledged; power cut: nothing, on tmpfs"
+
+#define NORMAL                                                                                     \
+    "synchronous=NORMAL; kill: all that was acknowledged; power cut, on a disk: all but perhaps "  \
+    "the newest commits"
 
 const std::vector<Side> SIDES = {
     {"ato_process", "ato", "DELETE", "process", ON_TMPFS},
@@ -83,6 +94,8 @@ const std::vector<Side> SIDES = {
     {"ato_disk", "ato", "DELETE", DISK, "kill and power cut, on a disk: all that was acknowledged"},
     {"ato_log_in_memory", "ato", "DELETE", DISK,
      "the same, if /dev/shm, which has the log, were persistent memory", "/dev/shm"},
+    {"ato_disk_normal", "ato", "DELETE", DISK, NORMAL, nullptr, true},
+    {WAL_NORMAL, "unix", "WAL", nullptr, NORMAL, nullptr, true},
 };
 
 /* ---- Options ---- */
@@ -103,11 +116,13 @@ void usage(FILE *to)
 {
     std::fputs(
         "usage: sqlite_bench [OPTION...]\n\n"
-        "Compares SQLite on libato's VFS with SQLite's own VFS. synchronous is FULL, statements\n"
-        "are prepared, keys are random, values have 100 bytes, cache size and locking mode are\n"
-        "the default. Exit status: 1 if a sum or a content is wrong, 77 if space is missing.\n\n"
+        "Compares SQLite on libato's VFS with SQLite's own VFS. synchronous is FULL (NORMAL in\n"
+        "the sides that are called so), statements are prepared, keys are random, values have\n"
+        "100 bytes, cache size and locking mode are the default. Exit status: 1 if a sum or a\n"
+        "content is wrong, 77 if space is missing.\n\n"
         "  --row NAME         only this row (contend: all of contend/N); may be repeated\n"
-        "  --side NAME        only this side; may be repeated\n"
+        "  --side NAME        only this side; may be repeated. Otherwise all that make sense on\n"
+        "                     the medium of FOLDER: those with NORMAL only on a disk\n"
         "  --mib N            size of the database (100)\n"
         "  --seconds S        at least so long for each row and side (5), in 3 pieces or more\n"
         "  --slice S          length of a piece (2)\n"

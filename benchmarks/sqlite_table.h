@@ -20,8 +20,9 @@ inline constexpr char WRITES[] = "writes/s", READS[] = "reads/s", EVEN[] = "slow
                       BUSY[] = "SQLITE_BUSY", OF_ONE[] = "of one writer";
 inline constexpr char ONE_WRITER[] = "contend/1"; /* the row that OF_ONE refers to */
 
-inline constexpr char WAL[] = "wal", TRUNCATE[] = "truncate"; /* sides that ratios refer to */
-inline constexpr char DISK[] = "disk";                        /* libato's sides on a disk */
+inline constexpr char WAL[] = "wal", WAL_NORMAL[] = "wal_normal",
+                      TRUNCATE[] = "truncate"; /* sides that ratios refer to */
+inline constexpr char DISK[] = "disk";         /* libato's sides on a disk */
 
 extern const std::vector<cell::Row> ROWS;
 extern const std::vector<cell::Side> SIDES;
