@@ -66,6 +66,7 @@ struct file {
     uint64_t relaxed_ms;
     pthread_t later_thread;
     uint32_t later;         /* enum later; a futex */
+    bool has_no_numbers;    /* and its commits cannot have any (number.h). Atomic. */
     pthread_mutex_t medium; /* held around each sync */
     pthread_mutex_t attach; /* excludes other threads in attach_lock() */
     /* Bytes: the size on the media while an open transaction grows the file; else 0. Of the thread that holds `sizing`. */
