@@ -155,7 +155,7 @@ struct ato_options {
         snapshot_bytes; /* of shared memory, at most, for what snapshots of the file see and others have
                                 changed, if this process takes the first one; 0: $ATO_SNAPSHOT_BYTES, else
                                 256 MiB */
-    uint32_t
+    uint64_t
         relaxed_ms; /* so long after a relaxed commit a sync begins at the latest, if this mapping is the file's first one in this
                        process; 0: $ATO_RELAXED_MS, else 100; at most an hour */
 };

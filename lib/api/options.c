@@ -138,15 +138,14 @@ static int take_snapshot_bytes(struct ato_options *o)
 static int take_relaxed_ms(struct ato_options *o)
 {
     enum { DEFAULT = 100, MOST = 3600000 };
-    uint64_t ms = DEFAULT;
     if (!o->relaxed_ms &&
-        number_from_environment("ATO_RELAXED_MS", "milliseconds", 1, MOST, &ms) < 0)
+        number_from_environment("ATO_RELAXED_MS", "milliseconds", 1, MOST, &o->relaxed_ms) < 0)
         return -1;
     if (!o->relaxed_ms)
-        o->relaxed_ms = (uint32_t)ms;
+        o->relaxed_ms = DEFAULT;
     return o->relaxed_ms <= MOST ? 0
-                                 : report_error(EINVAL, "relaxed_ms is %u: it must be at most %d",
-                                                o->relaxed_ms, MOST);
+                                 : report_error(EINVAL, "relaxed_ms is %llu: it must be at most %d",
+                                                (unsigned long long)o->relaxed_ms, MOST);
 }
 
 /* Sets the flag if the variable is `digit`. Returns 0; -1 with EINVAL if it is neither 0 nor 1. */

@@ -450,8 +450,17 @@ int log_await(struct file *f, const struct ato_promise *promise)
     return 0;
 }
 
-struct ato_promise log_visible(const struct file *f)
+struct ato_promise log_visible(struct file *f)
 {
+    const struct page_state *showing = &f->shared.header->undo.showing;
+    const uint64_t before = shown(f);
+    const uint32_t holder = __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE);
+    /* What the caller has read may be of a commit that is just becoming visible, and has no number yet. */
+    for (unsigned i = 0; holder && __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE) == holder &&
+                         shown(f) == before;
+         i++)
+        if (reservation_await(f, showing, i) < 0)
+            break;
     struct ato_promise all = {.number = shown(f)};
     /* After the number: that of what is just becoming visible, too, whose record is in the log. */
     all.end = sync_tail(f);
@@ -464,7 +473,7 @@ int log_commit_nothing(const struct commit *c)
     if (c->promise)
         *c->promise = log_visible(f);
     else if (c->relaxed)
-        undo_raise(f, shown(f));
+        undo_raise(f, log_visible(f).number);
     else
         return log_settle(f);
     return file_check(f);

@@ -41,7 +41,7 @@ int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bo
 int log_await(struct file *f, const struct ato_promise *promise);
 
 /* The promise of all that is visible. */
-struct ato_promise log_visible(const struct file *f);
+struct ato_promise log_visible(struct file *f);
 
 /* Makes all that is visible durable. It is, and waits for nobody's sync, if it was no early commit. */
 static inline int log_settle(struct file *f)

@@ -85,6 +85,9 @@ void show(const struct commit *c, uint64_t number)
         f->pairing.size = c->size;
         page_unmark_changed(&header->sizing, number);
     }
+    /* Before a mark goes: then plain readers see the page, and those that read at `moment` must not see less. */
+    if (f->logged && number)
+        undo_raise(f, number);
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         if (!at->pending)

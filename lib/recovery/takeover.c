@@ -328,6 +328,8 @@ static void release(struct dead *p)
     struct shared_header *h = p->file->shared.header;
     /* The dead process may have stored to the original, and the kernel may not have changed its mtime yet. */
     __atomic_store_n(&h->written, 1, __ATOMIC_RELAXED);
+    if (p->file->logged && p->undo.number) /* as show() */
+        undo_raise(p->file, p->undo.number);
     for (uint64_t i = 0; i < p->npages; i++) {
         const struct dead_page *at = &p->pages[i];
         seam_point(SEAM_FLIPPED, p);
