@@ -452,12 +452,14 @@ int log_await(struct file *f, const struct ato_promise *promise)
 
 struct ato_promise log_visible(struct file *f)
 {
+    enum { PAUSES = 1 << 16 }; /* some 100 ms */
     const struct page_state *showing = &f->shared.header->undo.showing;
     const uint64_t before = shown(f);
     const uint32_t holder = __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE);
-    /* What the caller has read may be of a commit that is just becoming visible, and has no number yet. */
-    for (unsigned i = 0; holder && __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE) == holder &&
-                         shown(f) == before;
+    /* What the caller has read may be of a commit that is just becoming visible, and has no number yet. Not for ever: its process may be
+     * stopped. */
+    for (unsigned i = 0; i < PAUSES && holder && shown(f) == before &&
+                         __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE) == holder;
          i++)
         if (reservation_await(f, showing, i) < 0)
             break;

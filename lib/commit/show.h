@@ -19,7 +19,7 @@ struct commit {
 /* `flags`: of a call. */
 static inline bool show_is_relaxed(const struct mapping *m, unsigned flags)
 {
-    return ((m->flags | flags) & ATO_RELAXED) && !(flags & ATO_EAGER) && !m->epoch;
+    return ((m->flags | flags) & ATO_RELAXED) && !(flags & ATO_EAGER);
 }
 
 static inline uint64_t *show_size_word(const struct file *f)
