@@ -125,12 +125,13 @@ struct Search {
     }
 };
 
-std::string mutant_job(const Mutant &m, const Where &w, const Effort &effort, Whereabouts &where)
+std::string mutant_job(const Mutant &m, const Where &w, const Effort &effort, uint64_t first_pass,
+                       Whereabouts &where)
 {
     standins::set_fault(m.code);
     Search search{m, effort, where, {}};
     bool nowhere = w.made.empty() && w.near.empty() && w.far.empty();
-    for (uint64_t pass = 0; !search.over() && !nowhere; pass++) {
+    for (uint64_t pass = first_pass; !search.over() && !nowhere; pass++) {
         for (uint64_t i = 0; i < MADE; i++)
             search.look(w.made, MADE * pass + i);
         search.look(w.near, pass);
@@ -159,6 +160,9 @@ std::string control_job(const std::vector<Combination> &list, const std::string 
     return r.failures.empty() ? "" : r.failures[0].what;
 }
 
+// The passes of each further worker that looks for the same mutant begin so much later: it takes other seeds.
+constexpr uint64_t APART = 4096;
+
 // A change of everything must not turn a check of minutes into one of an hour.
 constexpr size_t MOST_OF_A_CHANGE = 4;
 
@@ -179,7 +183,7 @@ class Hunt
         for (size_t at = 0; at < mutants.size() || !workers.idle();) {
             if (at < mutants.size() && !workers.full())
                 search(at++);
-            else
+            else if (workers.full() || !help())
                 take(workers.wait());
         }
         if (whole && score.justified * 10 > score.mutants) {
@@ -198,23 +202,41 @@ class Hunt
     const bool whole;
     const std::vector<Mutant> &mutants;
     Workers workers; // job: the number of a mutant; its controls have this number plus one or two
-                     // times the number of mutants
+                     // times the number of mutants, its helpers three times and more
+    std::map<size_t, unsigned> hunters; // of each mutant that is looked for, by its number
     Score score;
     std::vector<std::string> notable;
 
     void search(size_t number)
     {
         const Mutant &m = mutants[number];
-        Where w = cases_for(m, list, effort.seed + number);
-        workers.start(static_cast<int>(number),
-                      [&, w](Whereabouts &where) { return mutant_job(m, w, effort, where); });
+        const unsigned part = hunters[number]++;
+        Where w = cases_for(m, list, effort.seed + number + part * mutants.size());
+        workers.start(static_cast<int>(number + (part ? part + 2 : 0) * mutants.size()),
+                      [&, w, part](Whereabouts &where) {
+                          return mutant_job(m, w, effort, part * APART, where);
+                      });
+    }
+
+    // A CPU is idle, since no mutant is left that nobody looks for: it joins a search. Those of mutants that a comment justifies
+    // are short. Returns whether there is one to join.
+    bool help()
+    {
+        auto least = hunters.end();
+        for (auto at = hunters.begin(); at != hunters.end(); ++at)
+            if (mutants[at->first].argument.empty() &&
+                (least == hunters.end() || at->second < least->second))
+                least = at;
+        if (least != hunters.end())
+            search(least->first);
+        return least != hunters.end();
     }
 
     void take(const Workers::Outcome &done)
     {
         size_t job = static_cast<size_t>(done.job);
         const Mutant &m = mutants[job % mutants.size()];
-        if (job >= mutants.size()) { // a control
+        if (job / mutants.size() == 1 || job / mutants.size() == 2) { // a control
             std::string wrong = done.death.empty() ? done.bytes : done.death;
             bool with = job < 2 * mutants.size();
             if (with && wrong.empty())
@@ -235,8 +257,12 @@ class Hunt
             v.crash = done.place;
             v.what = "the library died: " + done.death;
         }
+        const size_t number = job % mutants.size();
+        hunters.erase(number);
+        workers.stop(
+            [&](int other) { return static_cast<size_t>(other) % mutants.size() == number; });
         if (v.killed)
-            killed(m, job, v);
+            killed(m, number, v);
         else
             survived(m, v);
     }

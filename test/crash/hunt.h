@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The hunt for mutants: each mutant runs in the cases that reach its place, until one of them fails
-// or enough work is done. Work is counted, not timed: so a busy machine gives the same result. The
-// crash that shows a mutant is replayed twice: with the mutant it must be a violation; without it,
+// or enough work is done. Work is counted, not timed: so a busy machine gives the same result. CPUs that have no mutant left
+// join the search for another one, with other seeds. The crash that shows a mutant is replayed twice: with the mutant it must be a violation; without it,
 // it must be right, if the moment exists then.
 #ifndef ATO_TEST_CRASH_HUNT_H
 #define ATO_TEST_CRASH_HUNT_H

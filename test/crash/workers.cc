@@ -87,6 +87,16 @@ Workers::Outcome Workers::finish(pid_t pid, const std::string &reason)
     return o;
 }
 
+void Workers::stop(const std::function<bool(int)> &is_meant)
+{
+    std::vector<pid_t> meant;
+    for (const auto &r : running)
+        if (is_meant(r.second.job))
+            meant.push_back(r.first);
+    for (const pid_t pid : meant)
+        (void)finish(pid, "stopped");
+}
+
 Workers::Outcome Workers::wait()
 {
     for (;;) {

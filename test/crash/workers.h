@@ -54,7 +54,8 @@ class Workers
         return running.empty();
     }
     void start(int job, const Job &work);
-    Outcome wait(); // waits for the next job that ends
+    Outcome wait();                                          // waits for the next job that ends
+    void stop(const std::function<bool(int job)> &is_meant); // these have no outcome
 
   private:
     struct Running {

@@ -179,8 +179,7 @@ class Killed : public testing::TestWithParam<std::tuple<int, Story>>
      * be done. */
     static unsigned after_moment(unsigned k)
     {
-        static const unsigned stride = std::max(1u, 100 / rig::rounds(100));
-        return k > 1 ? k + stride : k == 0 ? 1 : 2 + static_cast<unsigned>(rig::seed() % stride);
+        return k > 1 ? k + rig::stride() : k == 0 ? 1 : 2 + rig::first_step(rig::stride());
     }
     std::string about(unsigned k) const
     {

@@ -13,6 +13,7 @@
 
 #include "ato.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -130,6 +131,18 @@ inline unsigned rounds(unsigned usual)
     }();
     unsigned n = static_cast<unsigned>(uint64_t{usual} * percent / 100);
     return n ? n : 1;
+}
+
+/* A test that enumerates steps takes each of them, or each `usual`-th: how far it goes from one to the next; and its first one, from
+ * 0, which the seed chooses. With half of the usual work it goes twice as far. */
+inline unsigned stride(unsigned usual = 1)
+{
+    return std::max(usual, usual * 100 / rounds(100));
+}
+
+inline unsigned first_step(unsigned stride)
+{
+    return static_cast<unsigned>(Random(seed()).below(stride));
 }
 
 enum class Medium { Memory, Disk };

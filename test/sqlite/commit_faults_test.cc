@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Each call below libato fails while SQLite commits, at each of its places: once, at its first turn by each error and at its second by
- * one, and with all later calls of its kind. The statement either has its effect, or SQLite rolls it back and the database is exactly
+ * one, and with all later calls of its kind; or every second of these, if half of all work is to be done. The statement either has its effect, or SQLite rolls it back and the database is exactly
  * as it was: for this connection, and for SQLite's own VFS after the close.
  *
  * The databases have more pages than fit in a lane of the manifest, so that some of these commits need a journal.
  */
 #include "lab.h"
 
+#include "model/rig.h"
 #include "support/child.h"
 #include "support/injector.h"
 #include "support/mapped.h"
@@ -215,7 +216,8 @@ class Commit : public testing::TestWithParam<Statement>
         const injector::Call &call = fault.call;
         one(&fault, std::string(call.name) + ", turn " + std::to_string(call.turn) + ", " +
                         strerrorname_np(fault.error) +
-                        (fault.reach == injector::KIND ? ", and all after it" : ""));
+                        (fault.reach == injector::KIND ? ", and all after it; " : "; ") +
+                        rig::replay());
         /* The file is looked at every 10 ms. */
         EXPECT_TRUE(told->failed || strstr(call.name, "stat")) << call.name;
     }
@@ -230,14 +232,17 @@ TEST_P(Commit, HasItsEffectOrNoneIfACallFails)
     EXPECT_LE(std::count_if(calls.begin(), calls.end(),
                             [](const auto &call) { return !strcmp(call.name, "fsync"); }),
               24);
+    std::vector<injector::Fault> faults;
     for (const injector::Call &call : calls)
         for (const int *error = call.errors; *error && call.turn < 2; error++) {
             const bool first = error == call.errors;
             if (first || call.turn == 0)
-                fail({call, *error, injector::ONCE});
+                faults.push_back({call, *error, injector::ONCE});
             if (first && call.turn == 0)
-                fail({call, *error, injector::KIND});
+                faults.push_back({call, *error, injector::KIND});
         }
+    for (size_t i = rig::first_step(rig::stride()); i < faults.size(); i += rig::stride())
+        fail(faults[i]);
     std::cout << worlds << " worlds\n";
 }
 

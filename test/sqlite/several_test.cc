@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Is a transaction over several databases atomic, whether it succeeds or fails? */
 #include "several.h"
+
+#include "model/rig.h"
 #include "support/child.h"
 
 #include <sys/stat.h>
@@ -104,7 +106,7 @@ TEST_F(SqliteSeveral, LargerThanTheCacheCommitAsOne)
     EXPECT_EQ(stock_sum(second()), "6");
 }
 
-/* The process ends before, or after, each call that changes a file. */
+/* The process ends before, or after, each call that changes a file; each second or fifth one if less than all work is to be done. */
 class SqliteSeveralSteps : public SqliteSeveral, public testing::WithParamInterface<const char *>
 {
   protected:
@@ -182,13 +184,14 @@ TEST_P(SqliteSeveralSteps, AKillLeavesAllOrNone)
     for (int which = 0; which < (mode == "FULL" ? 6 : 2); which++) {
         const Change change = {which >= 4, which % 2 == 1, which / 2 % 2 == 1};
         bool ended = false;
-        for (last = 1; !ended; last += change.spills ? 5 : 1)
+        const auto stride = static_cast<int>(rig::stride(change.spills ? 5 : 1));
+        for (last = 1 + rig::first_step(stride); !ended; last += stride)
             for (const bool later : {false, true}) {
                 const bool stock = later ? last % 2 == 0
                                          : last % 2 == 1 || !change.first; /* who opens them next */
                 after = later;
                 SCOPED_TRACE("change " + std::to_string(which) + ", step " + std::to_string(last) +
-                             (later ? " after" : "") + (stock ? " stock" : ""));
+                             (later ? " after" : "") + (stock ? " stock, " : ", ") + rig::replay());
                 ASSERT_EQ(system(("rm -rf " + path("*") + " " + path(".ato")).c_str()), 0);
                 make_both();
                 make("c.db", change.wal ? "PRAGMA journal_mode=WAL" : "");
