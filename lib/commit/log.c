@@ -529,6 +529,7 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
             return -1;
     if (done < 0)
         return -1;
+    const bool is_full = early && !number; /* there was no room for another early copy */
     if (number && c->promise) {
         *c->promise = (struct ato_promise){.number = number, .end = end};
     } else if (number) {
@@ -549,7 +550,7 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
                      slices, pages);
     end_record(f, under_way);
     /* If there was no room for another early copy, those that there are come home. The commit is done, whatever becomes of that. */
-    if (done == 0 && c->relaxed && !number && has_early(f))
+    if (done == 0 && c->relaxed && is_full && has_early(f))
         (void)checkpoint(f, 0);
     return done;
 }

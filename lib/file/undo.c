@@ -268,8 +268,8 @@ static struct undo_copy *choose(const struct undo *u, uint64_t page, bool *is_sa
     c = find_free(s, &i, u->early);
     if (!c)
         return NULL;
-    c->page = page;
-    c->next = *head;
+    __atomic_store_n(&c->page, page, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->next, *head, __ATOMIC_RELAXED);
     __atomic_store_n(head, (uint32_t)i + 1, __ATOMIC_RELEASE);
     return c;
 }

@@ -61,6 +61,7 @@ class SqliteEarlyCommits : public Lab
     {
         Lab::SetUp();
         setenv("ATO_DURABILITY", "disk", 1);
+        setenv("ATO_RELAXED_MS", "3600000", 1);
         make();
         for (Db *db : {&one, &two, &reader}) {
             *db = Db(path());
@@ -87,6 +88,7 @@ class SqliteEarlyCommits : public Lab
         for (Db *db : {&one, &two, &reader})
             db->close();
         unsetenv("ATO_DURABILITY");
+        unsetenv("ATO_RELAXED_MS");
     }
     void wait_for_a_sync() const
     {
@@ -144,6 +146,25 @@ TEST_F(SqliteEarlyCommits, MayBeRolledBackByTheNextWriterAsFarAsItsOwn)
     EXPECT_EQ(reader.number("SELECT b FROM t WHERE a=1"), 7);
     MUST(two, "UPDATE t SET b=b+1 WHERE a=1");
     EXPECT_EQ(reader.number("SELECT b FROM t WHERE a=1"), 8);
+}
+
+/* It waits for nobody's sync, and shows what it has read, also if it has written nothing. */
+TEST_F(SqliteEarlyCommits, AreShownByARelaxedWriterThatComesNext)
+{
+    MUST(two, "PRAGMA synchronous=normal");
+    for (const bool writes : {false, true}) {
+        const auto commit = commit_beside_a_writer(writes ? "UPDATE t SET b=8 WHERE a=1"
+                                                          : "UPDATE t SET b=7 WHERE a=1");
+        EXPECT_EQ(two.number("SELECT b FROM t WHERE a=1"), writes ? 8 : 7);
+        EXPECT_EQ(reader.number("SELECT b FROM t WHERE a=1"), writes ? 7 : 0);
+        Task end(two, writes ? "UPDATE t SET b=b+10 WHERE a=1; COMMIT" : "ROLLBACK", holds);
+        EXPECT_TRUE(end.ends_soon() || (holds = false));
+        EXPECT_EQ(end.end(), SQLITE_OK) << two.error();
+        EXPECT_EQ(reader.number("SELECT b FROM t WHERE a=1"), writes ? 18 : 7);
+        EXPECT_FALSE(commit->is_over);
+        holds = false;
+        EXPECT_EQ(commit->end(), SQLITE_OK) << one.error();
+    }
 }
 
 /* It reads what it has committed itself, and nothing of others that came later. */

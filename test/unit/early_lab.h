@@ -38,8 +38,8 @@ inline Bytes newest(const Mapped &m)
     return newest(m, 0, static_cast<size_t>(ato_size(m.base)));
 }
 
-// Commits the pieces in one transaction. Returns whether that is done.
-inline bool commit_early(const Mapped &m, const std::vector<Piece> &pieces, ato_promise &promise)
+// Commits the pieces in one transaction. Without a promise it is relaxed. Returns whether that is done.
+inline bool commit_early(const Mapped &m, const std::vector<Piece> &pieces, ato_promise *promise)
 {
     ato_tx_options o = {};
     o.struct_size = sizeof(o);
@@ -55,7 +55,12 @@ inline bool commit_early(const Mapped &m, const std::vector<Piece> &pieces, ato_
             errno = error;
             return false;
         }
-    return ato_tx_commit_early(tx, &promise) == 0;
+    return ato_tx_commit_early(tx, promise) == 0;
+}
+
+inline bool commit_early(const Mapped &m, const std::vector<Piece> &pieces, ato_promise &promise)
+{
+    return commit_early(m, pieces, &promise);
 }
 
 // Waits until all that is visible is durable.

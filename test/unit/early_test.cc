@@ -456,6 +456,40 @@ TEST_F(EarlyFile, AnOrdinaryCommitShowsNothingOfOthersThatIsNotDurable)
     }
 }
 
+// Also one that may only read, while an ordinary commit becomes visible.
+TEST_F(EarlyFile, NoReaderSeesLessThanAnotherOneHasSeen)
+{
+    static int left;
+    static std::function<void()> then;
+    Mapped m(file, opt());
+    ASSERT_TRUE(m && Snap(m.base)) << m.sentence;
+    const Bytes news(2 * PAGE, 7), some(9, 7);
+    bool met = false;
+    then = [&] { // of the first of two pages
+        met = true;
+        EXPECT_EQ(in_child([&] {
+                      alarm(20);
+                      Mapped own(file, opt());
+                      return own && own.read(PAGE, 9) == some ? 0 : 1;
+                  }),
+                  0);
+        EXPECT_EQ(in_child([&] {
+                      alarm(20);
+                      watched::Watched own(file, SIZE);
+                      return own.base && own.read(PAGE, 9) == some ? 0 : 1;
+                  }),
+                  0);
+    };
+    left = 1;
+    seam_hook = [](enum seam_point here, const void *) {
+        if (here == SEAM_FLIPPED && left-- == 0)
+            then();
+    };
+    EXPECT_TRUE(m.write(PAGE, news)) << m.sentence;
+    seam_hook = nullptr;
+    EXPECT_TRUE(met);
+}
+
 // What is not durable stays away from the file, also if it is committed while durable pages are brought there.
 TEST_F(EarlyFile, BringsNothingToTheFileThatIsNotDurable)
 {
@@ -564,8 +598,8 @@ TEST_F(EarlyFile, KeepsAllInAnyOrderOfCalls)
             SCOPED_TRACE(testing::Message() << round << "/" << step);
             const size_t size = content.size(), at = below(size - 9000), n = 1 + below(9000);
             const Bytes bytes = pattern(n, random());
-            const size_t what = below(14);
-            bool durable = what > 6 && what != 11; // after the step all is
+            const size_t what = below(15);
+            bool shown = what > 6 && what != 11; // to readers, too, and all before it
             switch (what) {
             case 0:
             case 1:
@@ -573,7 +607,7 @@ TEST_F(EarlyFile, KeepsAllInAnyOrderOfCalls)
             case 3: {
                 const std::vector<Piece> pieces = {{at, bytes}, {below(size - 50), pattern(50, n)}};
                 ASSERT_TRUE(commit_early(m, pieces, promise)) << ato_errormsg();
-                durable = !promise.number;
+                shown = !promise.number;
                 put(content, pieces);
                 break;
             }
@@ -614,15 +648,19 @@ TEST_F(EarlyFile, KeepsAllInAnyOrderOfCalls)
             case 12: {
                 const size_t to = 3 * PAGE + below(2 * SIZE - 3 * PAGE);
                 ASSERT_EQ(ato_ftruncate(m.base, static_cast<off_t>(to)), 0) << ato_errormsg();
-                durable = to != size;
+                shown = to != size;
                 content.resize(to);
                 break;
             }
+            case 13:
+                ASSERT_TRUE(m.write(at, bytes, ATO_RELAXED)) << m.sentence;
+                put(content, {{at, bytes}});
+                break;
             default:
                 ASSERT_TRUE(m.read(0, content.size()) == content) << m.sentence;
                 break;
             }
-            if (durable)
+            if (shown)
                 may_be.clear();
             may_be.push_back(content);
             EXPECT_EQ(ato_size(m.base), static_cast<off_t>(content.size()));

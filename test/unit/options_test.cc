@@ -109,6 +109,9 @@ TEST_F(Options, UnknownValuesAreRefused)
         o.snapshot_bytes = bytes;
         expect_refused(o, EINVAL, "snapshot_bytes is " + std::to_string(bytes));
     }
+    o = options(0, 0, ATO_RELAXED);
+    o.relaxed_ms = 3600001;
+    expect_refused(o, EINVAL, "relaxed_ms is 3600001");
 }
 
 TEST_F(Options, EachDomainCanBeChosenAndIsReported)
@@ -144,6 +147,9 @@ TEST_F(Options, UnknownWordInTheEnvironmentIsAnErrorThatListsTheKnownWords)
                                     {"ATO_READ_POLICY", "never", "gather"},
                                     {"ATO_SNAPSHOT_BYTES", "65535", "65536"},
                                     {"ATO_SNAPSHOT_BYTES", "64k", "65536"},
+                                    {"ATO_RELAXED_MS", "0", "from 1 to 3600000"},
+                                    {"ATO_RELAXED_MS", "3600001", "from 1 to 3600000"},
+                                    {"ATO_RELAXED_MS", "-1", "milliseconds"},
                                     {"ATO_RTM", "no", "neither 0 nor 1"},
                                     {"ATO_ANY_FILE_SYSTEM", "yes", "neither 0 nor 1"}};
     for (const auto &[name, word, known] : wrong) {
