@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Early commits, of one process or of several. A crash at any moment leaves what one of the commits has made that came after the last
-// durable one, or that itself: all before it, and nothing of a later one. What a snapshot or a read has shown is durable.
+// Early and relaxed commits, of one process or of several. A crash at any moment leaves what one of the commits has made that came after
+// the last durable one, or that itself: all before it, and nothing of a later one. What a snapshot or a read has shown is durable, unless
+// it was relaxed; and a relaxed commit is shown from the end of its call on.
 #include "scenes.h"
+#include "schedule.h"
 
 #include "ato_engine.h"
 
 #include <algorithm>
+#include <optional>
+
+#include <sys/mman.h>
 
 namespace crash
 {
@@ -28,13 +33,23 @@ struct Piece {
 struct State {
     Bytes content;
     ato_promise promise = {}; // zeros: another process has it, or it was none
+    bool open = false;        // readers may see it, durable or not
+    bool seen = false;        // and see it, or a later one
+    bool own = false;         // a relaxed commit of this process
 };
+
+Mapping *map_relaxed(Actor &a)
+{
+    return a.map(0, ATO_READ_GATHER, ATO_NO_RTM | ATO_RELAXED);
+}
 
 // The commits that may not be durable, and who makes more of them.
 class Commits
 {
   public:
-    Commits(Actor &a, Mapping *m) : a_(a), m_(m), states_({{a.contents[0]}})
+    // `relaxed`: another mapping, whose commits are; NULL: no commits are.
+    Commits(Actor &a, Mapping *m, Mapping *relaxed)
+        : a_(a), m_(m), relaxed_(relaxed), states_({{a.contents[0]}})
     {
     }
 
@@ -43,14 +58,10 @@ class Commits
         prepare();
         const std::vector<Piece> all = some(1 + a_.random.below(3));
         ato_promise promise;
-        begin(all);
-        ato_tx *tx = ato_tx_begin(ATO_TX_EARLY | ATO_TX_READ_COMMITTED);
-        must(tx, "ato_tx_begin");
-        a_.world.opened(tx);
-        for (const Piece &p : all)
-            must(ato_tx_memcpy(tx, m_->base + p.at, p.bytes.data(), p.bytes.size(), 0),
-                 "ato_tx_memcpy");
-        must(ato_tx_commit_early(tx, &promise) == 0, "ato_tx_commit_early");
+        begin(all, false);
+        must(ato_tx_commit_early(transaction(all, m_, ATO_TX_EARLY | ATO_TX_READ_COMMITTED),
+                                 &promise) == 0,
+             "ato_tx_commit_early");
         end(promise);
         if (!promise.number)
             are_durable(states_.size() - 1);
@@ -60,15 +71,70 @@ class Commits
     {
         prepare();
         std::vector<Piece> one = some(1);
-        if (flags & ATO_EAGER) { // a word
+        if ((flags & ATO_EAGER) && a_.random.one_in(2)) { // a word
             one[0].at &= ~7ull;
             one[0].bytes.resize(8);
         }
-        begin(one);
+        begin(one, false);
         must(ato_memcpy_opt(m_->base + one[0].at, one[0].bytes.data(), one[0].bytes.size(), flags),
              "ato_memcpy_opt");
         end({});
         are_durable(states_.size() - 1);
+    }
+    void relaxed()
+    {
+        prepare();
+        const uint64_t how = a_.random.below(6);
+        relaxed(some(how < 2 ? 1 : 1 + a_.random.below(3)), how);
+    }
+    // There is room for it in the log, so it waits for nothing.
+    void relaxed_at_once()
+    {
+        deploy();
+        const uint64_t syncs = a_.world.syncs();
+        relaxed({{a_.random.below(4 * PAGE), a_.some(100)}}, a_.random.below(6));
+        if (a_.world.syncs() != syncs)
+            throw Violation("a relaxed commit waits for the disk");
+    }
+    // Writes what is there.
+    void nothing(unsigned flags)
+    {
+        prepare();
+        const Bytes &now = states_.back().content;
+        const uint64_t n = 1 + a_.random.below(300), at = a_.random.below(now.size() - n);
+        const bool is_relaxed = flags & ATO_RELAXED;
+        states_.back().open |= is_relaxed;
+        must(ato_memcpy_opt(m_->base + at, &now[at], n, ATO_SKIP_EQUAL | flags), "ato_memcpy_opt");
+        if (is_relaxed)
+            shown(states_.size() - 1);
+        else
+            are_durable(states_.size() - 1);
+    }
+    // Readers see all that writers see.
+    void show()
+    {
+        ato_promise promise;
+        prepare();
+        states_.back().open = true;
+        must(ato_visible(m_->base, &promise) == 0, "ato_visible");
+        promise.end = 0;
+        must(ato_await(m_->base, &promise) == 0, "ato_await");
+        shown(states_.size() - 1);
+    }
+    void sync()
+    {
+        prepare();
+        must(ato_msync(m_->base, m_->bytes, MS_SYNC) == 0, "ato_msync");
+        are_durable(states_.size() - 1);
+    }
+    // The last unmapping of the process.
+    void unmap(int mode)
+    {
+        a_.world.unmap(relaxed_, mode);
+        a_.world.unmap(m_, mode);
+        for (size_t n = states_.size(); n-- > 0;)
+            if (states_[n].own)
+                return are_durable(n);
     }
     void resize()
     {
@@ -76,8 +142,8 @@ class Commits
         const uint64_t to = 2 * PAGE + a_.random.below(2 * SIZE);
         if (to == states_.back().content.size())
             return;
-        flight_ = {states_.back().content};
-        flight_[0].resize(to);
+        flight_ = {{states_.back().content}};
+        flight_[0].content.resize(to);
         tell();
         must(ato_ftruncate(m_->base, static_cast<off_t>(to)) == 0, "ato_ftruncate");
         m_->bytes = to;
@@ -112,8 +178,8 @@ class Commits
             must(ato_read_newest(now.data(), m_->base, now.size()) || errno == EFAULT,
                  "ato_read_newest");
         } while (m_->bytes != static_cast<uint64_t>(ato_size(m_->base)));
-        if (!flight_.empty() && now == flight_[0]) {
-            states_.push_back({now});
+        if (!flight_.empty() && now == flight_[0].content) {
+            states_.push_back(flight_[0]);
             flight_.clear();
         }
         if (now != states_.back().content)
@@ -126,10 +192,8 @@ class Commits
         look();
         for (size_t i = was; i <= states_.size();
              i++) // what a dead process has made may become visible between
-            if (now == states_[i - 1].content) {
-                are_durable(i - 1);
-                return;
-            }
+            if (now == states_[i - 1].content)
+                return shown(i - 1);
         throw Violation("a read has not returned what is newest");
     }
     void snapshot()
@@ -144,11 +208,13 @@ class Commits
             throw Violation("ato_snapshot_read: " + why);
         now.resize(static_cast<size_t>(n));
         look();
-        const auto found = std::find_if(states_.begin(), states_.end(),
-                                        [&](const State &each) { return each.content == now; });
-        if (found == states_.end())
-            throw Violation("a snapshot is not what one of the last commits has made");
-        are_durable(static_cast<size_t>(found - states_.begin()));
+        size_t i = states_.size() - 1;
+        while (i && !states_[i].seen)
+            i--;
+        for (; i < states_.size(); i++)
+            if (states_[i].content == now)
+                return shown(i);
+        throw Violation("a snapshot is not what one of the last commits has made");
     }
     // Another process goes on from here, and dies within so many moments.
     void beside(uint64_t moments, unsigned steps)
@@ -158,34 +224,42 @@ class Commits
         const World::Beside done = a_.world.beside(
             [&] {
                 own.m_ = a_.map(0, ATO_READ_GATHER, ATO_NO_RTM);
-                for (State &each : own.states_)
+                own.relaxed_ = relaxed_ ? map_relaxed(a_) : nullptr;
+                for (State &each : own.states_) {
                     each.promise = {};
+                    each.own = false;
+                }
                 Peer::die_within(moments);
                 own.steps(steps);
+                if (relaxed_ && a_.random.one_in(2))
+                    own.unmap(ATO_UNMAP_FAST);
             },
             [&](Pack &p) {
-                for (const std::vector<Bytes> &all : {own.contents(), own.flight_}) {
-                    p.number(all.size());
-                    for (const Bytes &each : all)
-                        p.word(std::string(each.begin(), each.end()));
+                for (const std::vector<State> *all : {&own.states_, &own.flight_}) {
+                    p.number(all->size());
+                    for (const State &each : *all) {
+                        p.word(std::string(each.content.begin(), each.content.end()));
+                        p.number(each.open);
+                        p.number(each.seen);
+                    }
                 }
             });
         Unpack u(done.words);
         const std::vector<State> before = std::move(states_);
-        states_.clear();
-        for (const Bytes &each : unpack(u))
-            states_.push_back({each});
+        states_ = unpack(u);
         flight_ = unpack(u);
         for (State &each : states_) // this process's own ones
             for (const State &was : before)
-                if (was.content == each.content)
+                if (was.content == each.content) {
                     each.promise = was.promise;
+                    each.own = was.own;
+                }
         tell();
     }
     void steps(unsigned n)
     {
         while (n--)
-            switch (a_.random.below(13)) {
+            switch (std::min<uint64_t>(a_.random.below(relaxed_ ? 26 : 13), 18)) {
             case 0:
                 await();
                 break;
@@ -207,6 +281,26 @@ class Commits
             case 6:
                 resize();
                 break;
+            case 13:
+                sync();
+                break;
+            case 14:
+                nothing(0);
+                break;
+            case 15:
+                ordinary(ATO_EAGER | ATO_RELAXED);
+                break;
+            case 16:
+                nothing(ATO_RELAXED);
+                snapshot();
+                break;
+            case 17:
+                show();
+                snapshot();
+                break;
+            case 18:
+                relaxed();
+                break;
             default:
                 early();
                 break;
@@ -214,27 +308,73 @@ class Commits
     }
     void finish()
     {
+        if (relaxed_ && a_.random.one_in(2)) {
+            unmap(a_.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+            m_ = a_.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+        }
         deploy();
         a_.contents[0] = states_.back().content;
         a_.allow_this();
     }
 
   private:
-    static std::vector<Bytes> unpack(Unpack &u)
+    static std::vector<State> unpack(Unpack &u)
     {
-        std::vector<Bytes> all;
+        std::vector<State> all;
         for (uint64_t n = u.number(); n; n--) {
             const std::string word = u.word();
-            all.emplace_back(word.begin(), word.end());
+            all.push_back({Bytes(word.begin(), word.end())});
+            all.back().open = u.number();
+            all.back().seen = u.number();
         }
         return all;
     }
-    std::vector<Bytes> contents() const
+    ato_tx *transaction(const std::vector<Piece> &all, const Mapping *m, unsigned flags)
     {
-        std::vector<Bytes> all;
-        for (const State &each : states_)
-            all.push_back(each.content);
-        return all;
+        ato_tx *tx = ato_tx_begin(flags);
+        must(tx, "ato_tx_begin");
+        a_.world.opened(tx);
+        for (const Piece &p : all)
+            must(ato_tx_memcpy(tx, m->base + p.at, p.bytes.data(), p.bytes.size(), 0),
+                 "ato_tx_memcpy");
+        return tx;
+    }
+    // The first two ways are for a single piece.
+    void relaxed(const std::vector<Piece> &all, uint64_t how)
+    {
+        const Piece &one = all[0];
+        std::vector<ato_iovec> ranges;
+        for (const Piece &p : all)
+            ranges.push_back({m_->base + p.at, p.bytes.data(), p.bytes.size()});
+        begin(all, true);
+        switch (how) {
+        case 0:
+            must(ato_memcpy_opt(m_->base + one.at, one.bytes.data(), one.bytes.size(), ATO_RELAXED),
+                 "ato_memcpy_opt");
+            break;
+        case 1:
+            must(ato_memcpy(relaxed_->base + one.at, one.bytes.data(), one.bytes.size()),
+                 "ato_memcpy");
+            break;
+        case 2:
+            must(ato_writev(ranges.data(), static_cast<int>(all.size()), ATO_RELAXED) == 0,
+                 "ato_writev");
+            break;
+        case 3:
+            must(ato_tx_commit(transaction(all, m_, ATO_RELAXED)) == 0, "ato_tx_commit");
+            break;
+        case 4:
+            must(ato_tx_commit(transaction(all, relaxed_, 0)) == 0, "ato_tx_commit");
+            break;
+        default:
+            must(ato_tx_commit_early(transaction(all, m_, ATO_TX_EARLY | ATO_TX_READ_COMMITTED),
+                                     nullptr) == 0,
+                 "ato_tx_commit_early");
+            break;
+        }
+        end({});
+        states_.back().own = true;
+        shown(states_.size() - 1);
     }
     std::vector<Piece> some(uint64_t n)
     {
@@ -249,9 +389,9 @@ class Commits
     void tell()
     {
         std::vector<uint64_t> hashes;
-        for (const std::vector<Bytes> &all : {contents(), flight_})
-            for (const Bytes &each : all)
-                hashes.push_back(hash_of({each}));
+        for (const std::vector<State> *all : {&states_, &flight_})
+            for (const State &each : *all)
+                hashes.push_back(hash_of({each.content}));
         a_.allow(hashes);
     }
     // With a lock, as it were, that keeps others out. A process that had it may be dead.
@@ -265,11 +405,13 @@ class Commits
         tell();
     }
     // A commit is about to begin.
-    void begin(const std::vector<Piece> &all)
+    void begin(const std::vector<Piece> &all, bool relaxed)
     {
-        flight_ = {states_.back().content};
+        flight_ = {{states_.back().content}};
+        flight_[0].open = relaxed;
         for (const Piece &p : all)
-            std::copy(p.bytes.begin(), p.bytes.end(), flight_[0].begin() + static_cast<long>(p.at));
+            std::copy(p.bytes.begin(), p.bytes.end(),
+                      flight_[0].content.begin() + static_cast<long>(p.at));
         tell();
     }
     void end(const ato_promise &promise)
@@ -283,13 +425,21 @@ class Commits
     void are_durable(size_t n)
     {
         states_.erase(states_.begin(), states_.begin() + static_cast<long>(n));
+        states_[0].seen = true;
         tell();
+    }
+    // A reader has seen it, or may rely on that.
+    void shown(size_t n)
+    {
+        states_[n].seen = true;
+        if (!states_[n].open)
+            are_durable(n);
     }
 
     Actor &a_;
-    Mapping *m_;
+    Mapping *m_, *relaxed_;
     std::vector<State> states_; // of the last durable commit, and of all after it
-    std::vector<Bytes> flight_; // of a commit that is under way, or was in a process that died
+    std::vector<State> flight_; // of a commit that is under way, or was in a process that died
 
   public:
     unsigned early_ = 0;
@@ -324,22 +474,43 @@ class First
     ato_snapshot *snapshot_;
 };
 
-void alone(Actor &a)
+template <bool is_relaxed> void alone(Actor &a)
 {
-    const First first(a);
-    Commits c(a, the(a));
-    c.early();
-    if (!c.early_)
+    Commits c(a, the(a), is_relaxed ? map_relaxed(a) : nullptr);
+    std::optional<First> first; // a snapshot lets commits be early; a relaxed one does that itself
+    if (!is_relaxed || a.random.one_in(2))
+        first.emplace(a);
+    if (is_relaxed)
+        c.relaxed_at_once();
+    else
+        c.early();
+    if (!is_relaxed && !c.early_)
         throw Violation("no commit is early");
-    c.steps(6);
-    first.check();
+    if (is_relaxed && a.random.one_in(2)) { // pages come home meanwhile
+        Mapping *other = a.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+        auto deploy = [&] {
+            for (int i = 0; i < 8; i++)
+                a.deploy_all(other);
+        };
+        auto commit = [&] {
+            for (int i = 0; i < 8; i++)
+                c.relaxed();
+        };
+        run_scheduled(a.world, {commit, deploy}, a.random.next());
+        a.world.unmap(other, ATO_UNMAP_FAST);
+    } else {
+        c.steps(6);
+    }
+    if (first)
+        first->check();
+    first.reset();
     c.finish();
 }
 
-void beside(Actor &a)
+template <bool is_relaxed> void beside(Actor &a)
 {
-    const First first(a);
-    Commits c(a, the(a));
+    std::optional<First> first(std::in_place, a);
+    Commits c(a, the(a), is_relaxed ? map_relaxed(a) : nullptr);
     const uint64_t most[] = {12, 40, 150};
     for (int i = 0; i < 2; i++) {
         c.steps(1 + static_cast<unsigned>(a.random.below(3)));
@@ -347,9 +518,10 @@ void beside(Actor &a)
                  1 + static_cast<unsigned>(a.random.below(2)));
         if (a.random.one_in(2))
             c.look();
-        first.check();
+        first->check();
     }
     c.steps(2);
+    first.reset();
     c.finish();
 }
 
@@ -358,8 +530,10 @@ void beside(Actor &a)
 const std::vector<Case> &early_cases()
 {
     static const std::vector<Case> cases = {
-        {"early", DISK, {SIZE}, before_plain, alone},
-        {"early, peers", DISK, {SIZE}, before_plain, beside, 16},
+        {"early", DISK, {SIZE}, before_plain, alone<false>},
+        {"early, peers", DISK, {SIZE}, before_plain, beside<false>, 8},
+        {"relaxed", DISK, {SIZE}, before_plain, alone<true>, 4},
+        {"relaxed, peers", DISK, {SIZE}, before_plain, beside<true>, 6},
     };
     return cases;
 }

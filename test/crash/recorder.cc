@@ -154,6 +154,14 @@ void Recorder::record(Trace *to)
         times[i] = mtime_of(files.originals()[i].fd);
 }
 
+uint64_t Recorder::syncs() const
+{
+    uint64_t n = 0;
+    for (const Event &e : *trace)
+        n += e.kind == Kind::Sync || e.kind == Kind::SyncFile;
+    return n;
+}
+
 void Recorder::allow(std::vector<uint64_t> contents, const Demand &demand)
 {
     if (!Seams::trace())

@@ -33,6 +33,8 @@ class Recorder
 
     // Adds everything that is done to the media to `trace`, until record(nullptr).
     void record(Trace *trace);
+    // How often that was a sync.
+    uint64_t syncs() const;
     // Adds to the trace: from here on the files may have these contents.
     void allow(std::vector<uint64_t> contents, const Demand &demand);
 

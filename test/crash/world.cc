@@ -21,6 +21,7 @@ World::World(const std::string &folder, const std::vector<uint64_t> &sizes, uint
     : sparse(is_sparse), files(folder, sizes, seed), recorder(files)
 {
     setenv("ATO_FORMAT", sparse ? "sparse" : "dense", 1); // for SQLite's files too
+    setenv("ATO_RELAXED_MS", "3600000", 1);               // no thread syncs meanwhile
     standins::set_random(seed);
     birth_ring_bytes = 4096; // so that logs are used up
 }

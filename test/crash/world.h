@@ -50,6 +50,11 @@ class World
     {
         recorder.allow(std::move(contents), demand);
     }
+    // How often it was waited for the media since record().
+    uint64_t syncs() const
+    {
+        return recorder.syncs();
+    }
     // Called by threads of the run before each of their events; for a scheduler.
     void set_pause(std::function<void()> pause)
     {

@@ -243,6 +243,13 @@ static const std::vector<Part> USES = {
     {Way::Region, "regions", 24 * 4096, 20 * 4096},
     {Way::Database, "database", 0, 0},
 };
+// Some of them relaxed.
+static const std::vector<Part> RELAXED = [] {
+    std::vector<Part> parts = USES;
+    for (size_t i : {0, 2, 3})
+        parts[i].relaxed = true;
+    return parts;
+}();
 static const std::vector<Part> FILES(USES.begin(), USES.end() - 1);
 static const std::vector<Part> PLAIN = {{Way::Plain, "plain", 0, 24 * 4096}};
 
@@ -251,7 +258,8 @@ TEST_P(PowerCuts, KeepWhatIsAcknowledged)
     SCOPED_TRACE(rig::replay());
     for (unsigned left = rig::rounds(160), turn = 0; left; turn++) {
         const unsigned images = std::min(left, 120u);
-        const Result r = run(USES, 120, Fault::None, images, UINT32_MAX, rig::seed() + turn);
+        const Result r = run(turn % 2 ? RELAXED : USES, 120, Fault::None, images, UINT32_MAX,
+                             rig::seed() + turn);
         EXPECT_EQ(r.wrong, 0u) << r.first;
         EXPECT_LE(r.refused, images / 50 + 1) << "images that the kernel cannot mount";
         left -= images;

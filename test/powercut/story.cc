@@ -29,8 +29,9 @@ constexpr size_t PAGE = 4096, LONGEST = 48 * PAGE;
 
 struct Board {
     struct {
-        std::atomic<unsigned> begun, told;                  // steps
-        uint64_t begun_at[MOST_STEPS], told_at[MOST_STEPS]; // length of the tape
+        std::atomic<unsigned> begun, done, told; // steps
+        uint64_t begun_at[MOST_STEPS], done_at[MOST_STEPS],
+            told_at[MOST_STEPS]; // length of the tape
     } parts[MOST_PARTS];
     Steps found[MOST_PARTS]; // by a life
     char why[600];
@@ -38,7 +39,7 @@ struct Board {
 
 // ---- steps of bytes -----------------------------------------------------------------------------
 
-enum class What { Write, Eager, Ranges, Transaction, Resize, Deploy, MapAgain, MakePlain };
+enum class What { Write, Ranges, Transaction, Eager, Sync, Resize, Deploy, MapAgain, MakePlain };
 
 struct Step {
     What what;
@@ -49,6 +50,10 @@ struct Step {
     Bytes bytes(size_t range) const
     {
         return pattern(ranges[range].second, seed + static_cast<unsigned>(range));
+    }
+    bool is_durable() const // also where commits are relaxed
+    {
+        return what >= What::Eager || size;
     }
 };
 
@@ -66,6 +71,7 @@ static std::vector<Step> steps_of(const Part &part, uint64_t seed)
                  {What::Ranges, 10, 6, PAGE, false},
                  {What::Transaction, 15, 8, 2 * PAGE, false},
                  {What::Eager, 5, 1, 2 * PAGE, true},
+                 {What::Sync, 12, 0, 0, false},
                  {What::Resize, 12, 0, 0, true},
                  {What::Deploy, 4, 0, 0, true},
                  {What::MapAgain, 4, 0, 0, true},
@@ -116,13 +122,15 @@ static void must(bool good, const std::string &what)
 class Hand
 {
   public:
-    explicit Hand(const std::string &path) : path_(path)
+    explicit Hand(const std::string &path, bool relaxed = false) : path_(path), relaxed_(relaxed)
     {
         map();
     }
     void map()
     {
-        m_ = std::make_unique<Mapped>(path_, options(ATO_DOMAIN_DISK), LONGEST);
+        ato_options how = options(ATO_DOMAIN_DISK);
+        how.flags |= relaxed_ ? ATO_RELAXED : 0;
+        m_ = std::make_unique<Mapped>(path_, how, LONGEST);
         must(!!*m_, "map " + path_);
     }
     void unmap(int mode)
@@ -143,6 +151,9 @@ class Hand
             break;
         case What::Eager:
             must(ato_memcpy_opt(ranges[0].dst, ranges[0].src, ranges[0].n, ATO_EAGER), "eager");
+            break;
+        case What::Sync:
+            must(ato_msync(m_->base, 1, MS_SYNC) == 0, "ato_msync");
             break;
         case What::Ranges:
             must(ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0, "ato_writev");
@@ -184,6 +195,7 @@ class Hand
 
   private:
     const std::string path_;
+    const bool relaxed_;
     std::unique_ptr<Mapped> m_;
 };
 
@@ -208,12 +220,15 @@ static void run(const sql::Db &db, const std::string &statements)
 }
 
 // After step n each row of k has n, and the last 20 steps have a row in l each. The small cache is written before the commit.
-static void act_in(sql::Db &db, const std::string &path, unsigned step)
+static void act_in(sql::Db &db, const std::string &path, unsigned step, bool relaxed)
 {
     if (step % 16 == 0) {
+        db.close();
         db = sql::Db(path);
         run(db, step % 32 ? "VACUUM" : "PRAGMA cache_size=4");
     }
+    if (relaxed)
+        run(db, "PRAGMA synchronous=normal");
     const std::string n = std::to_string(step);
     run(db, "BEGIN IMMEDIATE; UPDATE k SET pad = hex(randomblob(350)), n = " + n);
     run(db, "INSERT INTO l VALUES(" + n + ", hex(randomblob(200)))");
@@ -266,7 +281,8 @@ static pid_t start(Board &board, const std::function<void()> &what)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(120);
-    birth_ring_bytes = 8 << 10; // so that logs are used up
+    birth_ring_bytes = 8 << 10;             // so that logs are used up
+    setenv("ATO_RELAXED_MS", "3600000", 1); // only steps make durable what is relaxed
     try {
         what();
     } catch (const std::exception &e) {
@@ -338,10 +354,13 @@ std::string Story::play(Disk &disk, unsigned steps, Fault fault)
         for (unsigned i = 0; i < steps; i++) {
             notes.begun_at[i] = disk.tape->count;
             notes.begun = i + 1;
+            bool is_durable = !part.relaxed || all[i].is_durable();
             if (part.way == Way::Database) {
                 if (i == 0)
                     db = sql::Db(path);
-                act_in(db, path, i + 1);
+                act_in(db, path, i + 1, part.relaxed);
+                if (part.relaxed && (is_durable = i % 16 == 14))
+                    db.close();
             } else if (part.way == Way::Plain) {
                 if (i == 0)
                     plain = static_cast<char *>(
@@ -349,11 +368,13 @@ std::string Story::play(Disk &disk, unsigned steps, Fault fault)
                 act_plainly(plain, part.n, all[i]);
             } else {
                 if (i == 0)
-                    hand = std::make_unique<Hand>(path);
+                    hand = std::make_unique<Hand>(path, part.relaxed);
                 hand->act(all[i]);
             }
-            notes.told_at[i] = disk.tape->count;
-            notes.told = i + 1;
+            notes.done_at[i] = disk.tape->count;
+            notes.done = i + 1;
+            for (unsigned told = notes.told; is_durable && told <= i; notes.told = ++told)
+                notes.told_at[told] = notes.done_at[i];
         }
     };
     const pid_t writer = start(*board_, [&] { write_back(disk.top, seed_); });
@@ -376,6 +397,16 @@ std::vector<Steps> Story::expected(uint64_t moment) const
         Steps s;
         while (s.least < notes.told && notes.told_at[s.least] <= moment)
             s.least++;
+        for (size_t k = 0; k < parts_.size(); k++) {
+            const auto &other = board_->parts[k];
+            unsigned last = 0; // the last step that is durable there, from 1
+            while (last < other.told && other.told_at[last] <= moment)
+                last++;
+            const bool is_beside = parts_[k].file == parts_[i].file && !parts_[k].relaxed;
+            while (is_beside && last && s.least < notes.done &&
+                   notes.done_at[s.least] < other.begun_at[last - 1])
+                s.least++;
+        }
         for (s.most = s.least; s.most < notes.begun && notes.begun_at[s.most] < moment;)
             s.most++;
         all.push_back(s);
@@ -430,7 +461,7 @@ class Survey
             fail("of step " + std::to_string(n));
         found(n, n);
         if (then == Story::GoOn) {
-            act_in(db, path_, n + 1);
+            act_in(db, path_, n + 1, false);
             steps_.more_at = disk_.tape->count;
         } else if (then == Story::MakePlain) {
             // Only a writer removes what an interrupted birth has left.

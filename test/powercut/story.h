@@ -3,7 +3,8 @@
 // What is done on the disk until the power goes, and what has to be there afterwards. A story has parts, each a process with a
 // file, a region of a file, or a database, of its own. A part does its steps one after another. For each step a board in shared
 // memory has how much was on the tape when it began, and when it was acknowledged. So it is known how many steps an image must
-// have, and may have: it has to show the first so many steps of each part, all of them wholly.
+// have, and may have: it has to show the first so many steps of each part, all of them wholly. A relaxed step is acknowledged by a later
+// one that makes all durable; or by a step of another part in the same file.
 #ifndef ATO_TEST_POWERCUT_STORY_H
 #define ATO_TEST_POWERCUT_STORY_H
 
@@ -26,7 +27,8 @@ enum class Way {
 struct Part {
     Way way;
     std::string file;
-    size_t at, n; // the region; of a file: its size at first
+    size_t at, n;         // the region; of a file: its size at first
+    bool relaxed = false; // its commits, until a step makes them durable
 };
 
 // What the library leaves out.

@@ -230,6 +230,7 @@ class Writer
     const Teller &teller;
     sql::Db db;
     bool spills, undoes_parts, rolls_back;
+    std::vector<const char *> changed; /* by this transaction */
 
     const char *one_of(const std::vector<const char *> &all)
     {
@@ -330,7 +331,7 @@ class Writer
     }
     void steps()
     {
-        for (const char *file : names)
+        for (const char *file : changed)
             if (random.chance(85))
                 for (uint64_t n = random.log_uniform(3); n; n--)
                     step(file);
@@ -359,12 +360,18 @@ class Writer
         static const char *const begins[] = {"BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"};
         if (!went(begins[script.writers > 1 ? 1 : random.below(3)]))
             return;
-        steps();
-        if (random.chance(30))
+        changed.assign(names, names + FILES);
+        if (!script.together && random.chance(60))
+            changed = {names[random.below(FILES)]};
+        const bool is_small =
+            changed.size() == 1 && random.chance(50); /* it does not change a size */
+        if (!is_small)
+            steps();
+        if (!is_small && random.chance(30))
             savepoint(1);
         if (rolls_back && random.chance(15))
             return roll_back();
-        for (const char *file : names)
+        for (const char *file : changed)
             must(db, text("UPDATE %s.state SET number=number+1", file));
         const States states = read_states(db);
         tell(teller, Say::Begin, states);

@@ -22,8 +22,8 @@ constexpr unsigned FILES = 2;
 struct Script {
     const char *name;
     std::vector<const char *> journal_modes, synchronous;
-    const char *domain;   /* ATO_DURABILITY; NULL: not set */
-    bool together;        /* a transaction is in both files or in neither */
+    const char *domain; /* ATO_DURABILITY; NULL: not set */
+    bool together; /* a transaction is in both files or in neither; else some are in one alone */
     unsigned writers = 1; /* processes at once */
     rig::Medium medium = rig::Medium::Memory;
 };
