@@ -10,6 +10,7 @@
 #include "lib/commit/deploy.h"
 #include "lib/commit/log.h"
 #include "lib/file/space.h"
+#include "lib/file/undo.h"
 #include "lib/page/page_set_reserve.h"
 
 #include <string.h>
@@ -46,6 +47,8 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
         r = file_in_doubt(f, "a write");
     /* persist-order W6 (readers: R6 in adoption.c and takeover.c): the word is durable before readers may see it. I4. */
     persist_fence(&f->persist);
+    if (f->logged && number) /* as show() */
+        undo_raise(f, number);
     page_unmark_changed(at->state, number);
     show_end(f, number);
     under_way_end(under_way);

@@ -273,6 +273,13 @@ static int check(struct file *f)
     return 0;
 }
 
+/* For speed alone. */
+static int sync_before(struct file *f, int fd)
+{
+    /* explorer: drop fsync survives: what has to be durable is synced once more. */
+    return file_fdatasync(f, fd, in_log);
+}
+
 /* Makes the ring as long as `capacity`, which is more than it is. The caller has `checking`. */
 static int lengthen(struct file *f, uint64_t capacity)
 {
@@ -291,8 +298,8 @@ static int lengthen(struct file *f, uint64_t capacity)
     log.header.capacity = capacity;
     if (log_clear(&log, was, capacity - was) < 0)
         return say_unwritten(f);
-    /* explorer: drop fsync survives: it is for speed alone: the syncs of later commits find nothing but bytes to write. */
-    if (file_fdatasync(f, log.fd, in_log) < 0)
+    /* The syncs of later commits find nothing but bytes to write. */
+    if (sync_before(f, log.fd) < 0)
         return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
@@ -352,9 +359,8 @@ static int checkpoint_held(struct file *f, uint64_t record)
         if (!fits || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
             return -1;
     }
-    /* For speed alone: nobody commits while `appending` is held, and this leaves little to sync then. */
-    if (record &&
-        (sync_wait(f, sync_tail(f)) < 0 || file_fdatasync(f, f->pairing.original, in_log) < 0))
+    /* Nobody commits while `appending` is held, and this leaves little to sync then. */
+    if (record && (sync_wait(f, sync_tail(f)) < 0 || sync_before(f, f->pairing.original) < 0))
         return -1;
     if (reservation_take(f, &l->appending, &plain) < 0)
         return -1;
@@ -463,10 +469,7 @@ struct ato_promise log_visible(struct file *f)
          i++)
         if (reservation_await(f, showing, i) < 0)
             break;
-    struct ato_promise all = {.number = shown(f)};
-    /* After the number: that of what is just becoming visible, too, whose record is in the log. */
-    all.end = sync_tail(f);
-    return all;
+    return log_shown(f);
 }
 
 int log_commit_nothing(const struct commit *c)

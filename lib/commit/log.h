@@ -40,6 +40,15 @@ int log_show_begin(struct file *f, const struct held_page *pages, uint64_t n, bo
 /* Waits until an early commit is durable, unless promise->end is 0, and shows it to readers. Returns 0; -1 with errno. */
 int log_await(struct file *f, const struct ato_promise *promise);
 
+/* The promise of all that has a number by now. */
+static inline struct ato_promise log_shown(const struct file *f)
+{
+    struct ato_promise all = {.number =
+                                  __atomic_load_n(&f->shared.header->undo.shown, __ATOMIC_ACQUIRE)};
+    all.end = sync_tail(f); /* after the number: all early ones that have one have records before */
+    return all;
+}
+
 /* The promise of all that is visible. */
 struct ato_promise log_visible(struct file *f);
 
@@ -47,7 +56,7 @@ struct ato_promise log_visible(struct file *f);
 static inline int log_settle(struct file *f)
 {
     const struct shared_undo *u = &f->shared.header->undo;
-    const struct ato_promise all = log_visible(f);
+    const struct ato_promise all = log_shown(f);
     return all.number <= __atomic_load_n(&u->moment, __ATOMIC_ACQUIRE) &&
                    sync_reaches(f, __atomic_load_n(&u->end, __ATOMIC_ACQUIRE))
                ? file_check(f)

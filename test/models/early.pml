@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Early commits of a file with a log: is each shown to the next writer at once, to others only when it is durable, and is
- * none lost that was acknowledged, whoever is killed, and whenever the power is cut? The steps are those of early.c, log.c, undo.c,
- * show.c, takeover.c (recover()), snapshot.c (try_to_begin(), read_page()), read.c (read_pass()) and page_set_reserve.c
- * (page_set_take_base()), and have their names.
+ * Early and relaxed commits of a file with a log: is each shown to the next writer at once, and to readers when it is durable, or at once if it
+ * is relaxed? Is none lost that a power cut may not take, and does nothing become invisible that readers have seen, whoever is killed?
+ * The steps are those of early.c, log.c, undo.c, show.c, takeover.c (recover()), snapshot.c (try_to_begin(), read_page()), read.c
+ * (read_pass()) and page_set_reserve.c (page_set_take_base()), and have their names.
  *
  * The newest content of a page is in the file (its bitmap is 0), or in an early copy in shared memory (~0): `until` is EARLY there. What
- * was the content before is in saved copies, for those who may see no more than what is durable. `moment` is the number up to which all
- * commits are durable and shown: a snapshot sees those.
+ * was the content before is in saved copies, for readers who may not see the newest. `moment` is the number up to which readers see the
+ * commits. All of these are durable, but for relaxed ones and what came before those.
  *
- * Two pages. Processes 0, 1, 2 do what WORK_0, WORK_1, WORK_2 say, one after the other: octal digits, the lowest first, each the pages of
- * an early commit (1, 2, or 3 for both), or of an ordinary one (5, 6, 7: shown when it is durable), or LATE alone: a
- * checkpoint. One snapshot (SNAPS) reads a page once. That is enough: the read may come at any moment, and what it has to return is fixed.
- * So do one read of what is newest (PEEKS), and one of both pages at the moment (VIEWS), as by a process that may only read.
+ * Two pages. Processes 0, 1, 2 do what WORK_0, WORK_1, WORK_2 say, one after the other: two decimal digits each, the lowest first. They are
+ * the pages of an early commit (1, 2, or 3 for both), or of an ordinary one (5, 6, 7: shown when it is durable), or of a relaxed one (9, 10, 11);
+ * LATE alone (4) is a checkpoint, RELAXED alone (8) makes durable all that is visible. One snapshot (SNAPS; 2: of what is newest) reads a
+ * page once. That is enough: the read may come at any moment, and what it has to return is fixed. So do one read of page 0 (PEEKS), as
+ * any process does it, or (2: only) by a relaxed writer, which reads what is newest and commits nothing; and one of both pages at the
+ * moment (VIEWS), as by a process that may only read.
  * The log is synced at any moment. FULLS early commits find no room for their copies, and become ordinary. KILLS times process 0 or 1
  * is killed, at any step; the second time it may also be the one that takes over, which then begins again. HEIR and HELD: only process 0 is
  * killed, in a commit (1), or when it has a page and is in none (2, HELD); with HEIR process 1 comes then. FAILS takeovers fail, before they
@@ -23,47 +25,63 @@
  * log makes it larger. Memory is sequentially consistent.
  *
  * What is checked:
- *   - what a snapshot sees is durable when it begins                                                 assert durable
- *   - and has all that was acknowledged when it was asked for                                        assert recent
+ *   - what a snapshot sees is durable when it begins, but for relaxed commits and what came before   assert durable
+ *   - it has all that was acknowledged when it was asked for; so has what is read at the moment      assert recent
+ *   - who reads at the moment after a read of a page sees what that has returned                     assert seen
  *   - each read returns what the page was at the snapshot's number                                   assert moment
  *   - and none is refused                                                                            assert lost
  *   - what is read at the moment is what the first commits have made, for some number of them        assert prefix
  *   - the next writer, and who reads what is newest, find all that was committed before              assert newest, somewhere
+ *   - a commit that is not relaxed is durable when it is acknowledged, with all that has a lower
+ *     number                                                                                         assert firm
+ *   - when what is visible was made durable, all is that was acknowledged before                     assert settled
+ *   - who waits for the moment to reach a page does not wait for ever                                assert raised
  *   - the file never has what is not durable                                                         assert written
- *   - and, whatever of it has reached the medium, has all that the log does not have any more. So a power cut leaves a
- *     prefix of the log, with all that was acknowledged                                              assert home
- *   - no page has two early copies                                                                   assert one
+ *   - and, whatever of it has reached the medium, has all that the log does not have any more. So a power cut leaves what a prefix of
+ *     the log has made, with all that was acknowledged and is not relaxed                            assert home
+ *   - no page has two early copies, and one that comes home is the newest content of its page        assert one
  *   - a takeover that fails leaves early copies as they are                                          assert early
  *   - all processes come to an end, and no page and no lock stays held                               assert over
+ *
+ * Numbers and records may have different orders where ordinary commits are under way beside relaxed ones: a power cut may then leave an
+ * ordinary one that no reader has seen, and not a relaxed one whose record comes after it.
  *
  * Not modelled: torn records and how the ring is used anew (log.pml), torn copies of pages (read.pml), lists of copies and snapshots that
  * are given up (snapshot.pml), changes of size, a disk that fails. There is always room for one more copy, except with FULLS, and one that
  * may be used anew is garbage at once.
  *
  * tools/check-models runs this, and with these, each of which has to be found:
- *   MUTANT_MOMENT_FIRST     an early commit raises the moment before it is durable
+ *   MUTANT_MOMENT_FIRST     an early commit raises the moment before it is durable, though it is not relaxed
+ *   MUTANT_RAISED_FIRST     a relaxed one raises it before its pages are visible
+ *   MUTANT_RAISED_ANYHOW    it also lowers it
+ *   MUTANT_RELAXED_UNRAISED it is acknowledged without that
+ *   MUTANT_AWAITS_MOMENT    an early commit that is not relaxed is acknowledged when a relaxed one has raised the moment
+ *   MUTANT_NOTHING_RAISED   a relaxed writer that has read what is newest, and commits nothing, does not raise the moment
+ *   MUTANT_NOTHING_AT_ONCE  it does not wait until that is shown
+ *   MUTANT_SETTLES_MOMENT   who makes durable what is visible takes all up to the moment for durable
+ *   MUTANT_SETTLES_LOG      it does not raise the moment if the log is durable
  *   MUTANT_SHOWN_UNSYNCED   an ordinary commit does not sync, though an early one with a lower number is not durable
- *   MUTANT_RAISED_LATE      it raises the moment when it is shown, and not before; and who reads at the moment goes by the bitmap
+ *   MUTANT_UNMARKED_FIRST   it raises the moment to its own number when its pages have no mark any more
  *   MUTANT_NUMBERS_APART    numbers of early commits have another order than their records
  *   MUTANT_OWN_SLICES       a commit on top of an early one stores only its own slices to the file
- *   MUTANT_WAITS_FOR_SHOWN  a snapshot waits until the commit that may not have seen it is shown, and not for the moment
  *   MUTANT_TABLE_FIRST      who looks for a free copy loads the moment after the table of snapshots
  *   MUTANT_FROM_UNCHECKED   a snapshot does not look whether the copy still is of the same commit
  *   MUTANT_BASE_UNCHECKED   a writer does not look whether the version still is the one that it was
  *   MUTANT_NO_RENEW         a page that has come home keeps its version, and its copy is used anew
  *   MUTANT_NO_FORGET        a commit leaves the early copy of a page that has come home
- *   MUTANT_HOME_NEWEST      a checkpoint brings home what is not durable
- *   MUTANT_UNSETTLED        a checkpoint does not raise the moment to what it frees of the log
- *   MUTANT_NUMBER_LATE      it notes which number that is without `appending`
+ *   MUTANT_APPENDING_EARLY  a checkpoint gives `appending` back when it has the tail
+ *   MUTANT_HOME_UNRAISED    it does not raise the moment before pages come home
  *   MUTANT_NO_COPY          a takeover drops the early copy, and the bitmap stays
  *   MUTANT_UNHELD           a takeover of a process that was in no commit does not take `showing`
- *   MUTANT_NOT_RAISED       the same, but a takeover does not raise the moment before pages come home
+ *   MUTANT_NOT_RAISED       a takeover does not raise the moment before pages come home; and who reads at the moment goes by the bitmap
+ *   MUTANT_RELEASED_FIRST   a takeover raises it to its own number when the pages have no mark any more
  *   MUTANT_DEAD_UNSYNCED    a takeover with a number does not sync the log if the dead process has no page
  *   MUTANT_SYNC_FIRST       a takeover makes the log durable before it has its number
  *   MUTANT_CLOSED_FIRST     a takeover closes early copies before it has read the log
  *   MUTANT_SAME_VERSION     a takeover gives a page that has its number already the version that it had
  */
-#define LATE 4
+#define LATE    4
+#define RELAXED 8
 
 #ifndef WORK_0
 #define WORK_0 3
@@ -137,7 +155,8 @@ byte file[2], least[2];     /* least: what is in each content that the file may 
 byte made[2 * MOST];        /* by records, page: what the log makes of a page */
 byte then[2 * NUMBERS];     /* by number, page: what a snapshot sees */
 byte mask[3], op[3];
-byte acknowledged;
+byte acknowledged;          /* commits */
+byte exposed;               /* the moment was raised to this number, by relaxed commits, though it may not be durable */
 bit ended[4];
 byte kills, fails, fulls;
 bit again;                  /* who takes over is killed */
@@ -163,11 +182,6 @@ bit again;                  /* who takes over is killed */
 #else
 #define FORGETS true
 #endif
-#ifdef MUTANT_HOME_NEWEST
-#define HOMES true
-#else
-#define HOMES from[c] <= m
-#endif
 #ifdef MUTANT_OWN_SLICES
 #define WHOLE false
 #else
@@ -178,12 +192,29 @@ bit again;                  /* who takes over is killed */
 #else
 #define SAME_NUMBER content[p] == n
 #endif
-#ifdef MUTANT_WAITS_FOR_SHOWN
-#define OVER shown
+#if SNAPS == 2
+#define FIRST shown
 #else
-#define OVER moment
+#define FIRST moment
 #endif
-#if defined(MUTANT_RAISED_LATE) || defined(MUTANT_NOT_RAISED)
+#if defined(MUTANT_SETTLES_MOMENT)
+#define UNSETTLED n > moment
+#elif defined(MUTANT_SETTLES_LOG)
+#define UNSETTLED last > durable
+#else
+#define UNSETTLED n > moment || last > durable
+#endif
+#ifdef MUTANT_RAISED_ANYHOW
+#define RAISE_RELAXED expose(n); moment = n
+#else
+#define RAISE_RELAXED expose(n)
+#endif
+#ifdef MUTANT_AWAITS_MOMENT
+#define AWAITED durable >= upper || moment >= n
+#else
+#define AWAITED durable >= upper
+#endif
+#ifdef MUTANT_NOT_RAISED
 #define AT_MOMENT elsewhere[p]
 #else
 #define AT_MOMENT true
@@ -211,9 +242,17 @@ bit again;                  /* who takes over is killed */
 /* What is in a, and not in b. */
 #define without(a, b)   ((a) & (255 - (b)))
 
+/* undo_raise() */
 inline raise_moment(number)
 {
     moment = (moment < number -> number : moment)
+}
+
+/* For a relaxed commit. */
+inline expose(number)
+{
+    raise_moment(number);
+    exposed = (exposed < number -> number : exposed)
 }
 
 /* What snapshots with number n see: all that those with n - 1 see, and what process w has committed, if `is`. */
@@ -523,6 +562,9 @@ inline show_early()
     :: d_step { fulls < FULLS -> fulls++; put_back(0); put_back(1); n = 0; late = 1 }
     :: true ->
         d_step { note_number(id, n, true) };
+#ifdef MUTANT_RAISED_FIRST
+        if :: relaxed -> d_step { expose(n) } :: else fi;
+#endif
         make_visible();
         d_step { last = upper; shown = n }
     fi;
@@ -553,9 +595,7 @@ inline show_late()
     take_showing();
     d_step { upper = (OPEN -> tail : 0) };
     durable >= upper;
-#ifndef MUTANT_RAISED_LATE
     d_step { raise_moment(shown) };
-#endif
     d_step { n = shown + 1; begun = n; upper = 0 };
     find_and_free_unneeded();
     if :: has(0) -> save(0, false) :: else fi;
@@ -564,13 +604,18 @@ inline show_late()
     mark_own();
     if :: has(0) -> store_own(0) :: else fi;
     if :: has(1) -> store_own(1) :: else fi;
+#ifndef MUTANT_UNMARKED_FIRST
+    d_step { raise_moment(n) };
+#endif
     unmark_own();
     shown = n;
+#ifdef MUTANT_UNMARKED_FIRST
     d_step { raise_moment(n) };
+#endif
     holder[SHOWING] = 0
 }
 
-/* log_commit(), and log_await() of an early one. */
+/* log_commit(), and log_await() of an early one that is not relaxed. */
 inline commit()
 {
     if :: has(0) -> reserve(0); base(0) :: else fi;
@@ -582,6 +627,9 @@ inline commit()
         holder[APPENDING] = 0;
 #endif
         show_early();
+#ifndef MUTANT_RELAXED_UNRAISED
+        if :: relaxed && n -> d_step { RAISE_RELAXED } :: else fi;
+#endif
 #ifndef MUTANT_NUMBERS_APART
         holder[APPENDING] = 0
 #endif
@@ -598,18 +646,28 @@ inline commit()
 #ifdef MUTANT_MOMENT_FIRST
     d_step { raise_moment(n) };
 #endif
-    durable >= upper;
-    d_step { raise_moment(n); acknowledged = acknowledged | op[id]; n = 0; upper = 0 }
+    if
+    :: relaxed && !late -> d_step { acknowledged = acknowledged | op[id]; n = 0; upper = 0 }
+    :: else ->
+        AWAITED;
+        d_step {
+            raise_moment(n);
+            acknowledged = acknowledged | op[id];
+            /* assert firm */
+            assert(!without(at_number(n, 0), after(durable, 0)) && !without(at_number(n, 1), after(durable, 1)));
+            n = 0;
+            upper = 0
+        }
+    fi
 }
 
 /* ---- checkpoint ---- */
 
-/* early_bring_home() of a page: the newest content that is not past the moment. The page may be another one's: its number stays. */
+/* early_bring_home() of a page. It may be another one's: its number stays. */
 inline bring_home(p)
 {
     do
     :: d_step {
-            m = moment;
             c = slot(p, 0);
             do
             :: c == slot(p, SLOTS) -> c = NOWHERE; break
@@ -619,49 +677,34 @@ inline bring_home(p)
         };
         if
         :: c == NOWHERE -> break
-        :: c != NOWHERE && (!elsewhere[p] || from[c] != content[p] || HOMES) ->
-            if
-            :: elsewhere[p] && from[c] == content[p] ->
-                d_step { store(p, saved[c]) };
-                elsewhere[p] = 0
-            :: else /* it was left by a process that was killed */
-            fi;
+        :: c != NOWHERE && elsewhere[p] ->
+            /* assert one */
+            assert(from[c] == content[p]);
+            d_step { store(p, saved[c]) };
+            elsewhere[p] = 0
+        :: else /* it was left by a process that was killed */
+        fi;
 #ifndef MUTANT_NO_RENEW
-            d_step { renew(p) };
+        d_step { renew(p) };
 #endif
-            d_step { free(c) }
-        :: else ->
-            d_step {
-                c = slot(p, 0);
-                do
-                :: c == slot(p, SLOTS) -> assert(false) /* assert home */
-                :: c < slot(p, SLOTS) && from[c] <= m && m < until[c] -> break
-                :: else -> c++
-                od;
-                store(p, saved[c])
-            };
-            break
-        fi
+        d_step { free(c) }
     od;
-    m = 0; /* no d_step: breaks come here */
     c = 0
 }
 
 inline checkpoint()
 {
     reserve(CHECKING);
-#ifdef MUTANT_NUMBER_LATE
-    atomic { !holder[APPENDING] -> upto = tail };
-    n = shown;
-#else
-    atomic { !holder[APPENDING] -> upto = tail; n = shown };
+    atomic { !holder[APPENDING] -> holder[APPENDING] = id + 1; upto = tail };
+#ifdef MUTANT_APPENDING_EARLY
+    holder[APPENDING] = 0;
 #endif
     (!record[0] || record[0] > upto) && (!record[1] || record[1] > upto); /* wait_for_records() */
     durable >= upto;
-#ifndef MUTANT_UNSETTLED
-    d_step { raise_moment(n) };
-#endif
     take_showing();
+#ifndef MUTANT_HOME_UNRAISED
+    d_step { raise_moment(shown) };
+#endif
     bring_home(0);
     bring_home(1);
     holder[SHOWING] = 0;
@@ -670,16 +713,32 @@ inline checkpoint()
         /* assert home */
         assert(!without(after(upto, 0), least[0]) && !without(after(upto, 1), least[1]));
         start = upto;
+#ifndef MUTANT_APPENDING_EARLY
+        holder[APPENDING] = 0;
+#endif
         holder[CHECKING] = 0;
-        n = 0;
         upto = 0
     }
 }
 
-proctype worker(byte id; byte work)
+/* log_settle(), by a call that makes all durable that is visible, or by who waits for the moment. */
+inline settle()
 {
-    byte n, m, c, v, r, got, seen, upper, upto, round;
-    bit late;
+    n = shown;
+    upper = tail;
+    if
+    :: UNSETTLED ->
+        durable >= upper;
+        d_step { raise_moment(n) }
+    :: else
+    fi;
+    d_step { n = 0; upper = 0 }
+}
+
+proctype worker(byte id; int work)
+{
+    byte n, m, c, v, r, got, seen, asked, upper, upto, round;
+    bit late, relaxed;
     {
 #ifdef HEIR
         skip;
@@ -690,15 +749,22 @@ end:
         :: !work -> break
         :: else ->
             d_step {
-                mask[id] = work & 3;
-                late = (work & LATE) != 0;
+                mask[id] = work % 100 & 3;
+                late = (work % 100 & LATE) != 0;
+                relaxed = (work % 100 & RELAXED) != 0;
                 op[id] = 1 << (3 * id + round);
-                work = work >> 3;
+                work = work / 100;
                 round++
             };
             if
-            :: !mask[id] -> checkpoint()
-            :: else -> commit()
+            :: mask[id] -> commit()
+            :: !mask[id] && late -> checkpoint()
+            :: !mask[id] && relaxed ->
+                asked = acknowledged;
+                settle();
+                /* assert settled */
+                assert(!without(asked, after(durable, 0) | after(durable, 1)));
+                asked = 0
             fi
         od;
         ended[id] = 1
@@ -707,6 +773,7 @@ end:
     }
 }
 
+#if KILLS
 proctype killer()
 {
 end:
@@ -720,6 +787,7 @@ end:
 #endif
     od
 }
+#endif
 
 proctype disk()
 {
@@ -793,6 +861,7 @@ inline forget()
     gone = 0; n = 0; c = 0; took = 0; commits = 0; showed[0] = 0; showed[1] = 0
 }
 
+#if KILLS
 proctype rescuer()
 {
     byte gone, n, m, c, seen;
@@ -880,6 +949,9 @@ end:
         fi;
         replay(0);
         replay(1);
+#ifndef MUTANT_RELEASED_FIRST
+        if :: n -> d_step { raise_moment(n) } :: else fi;
+#endif
         release_dead(0);
         release_dead(1);
         d_step {
@@ -888,8 +960,10 @@ end:
         };
         if
         :: n ->
-            shown = n;
-            d_step { raise_moment(n) }
+            shown = n
+#ifdef MUTANT_RELEASED_FIRST
+            ; d_step { raise_moment(n) }
+#endif
         :: else
         fi;
         d_step {
@@ -904,19 +978,22 @@ end:
         }
     od
 }
+#endif
 
 /* ---- a snapshot ---- */
 
 /* try_to_begin(). The wait: a commit that has not seen the entry saves nothing for it. */
 inline begin()
 {
-    d_step { asked = acknowledged; entry = BEGINNING | moment; number = begun };
+    d_step { asked = acknowledged; entry = BEGINNING | FIRST; number = begun };
     d_step {
-        OVER >= number || !holder[SHOWING];
-        number = moment;
+        FIRST >= number || !holder[SHOWING];
+        number = FIRST;
         entry = number;
+#if SNAPS == 1
         /* assert durable */
-        assert(!without(at_number(number, 0), after(durable, 0)) && !without(at_number(number, 1), after(durable, 1)));
+        assert(!without(at_number(number, 0), after(durable, 0) | at_number(exposed, 0)) && !without(at_number(number, 1), after(durable, 1) | at_number(exposed, 1)));
+#endif
         /* assert recent */
         assert(!without(asked, at_number(number, 0) | at_number(number, 1)));
         asked = 0
@@ -974,6 +1051,7 @@ inline read(p)
     od
 }
 
+#if SNAPS
 proctype snapshotter()
 {
     byte number, asked, v, r, c, u, f, p;
@@ -984,37 +1062,62 @@ proctype snapshotter()
     atomic { entry = 0; number = 0; found = 0; p = 0 };
     ended[3] = 1
 }
+#endif
 
-/* read_pass() of what is newest, durable or not. */
+#if PEEKS
+/* read_pass() of page 0: as any process does it that may write; or of what is newest, by a relaxed writer that commits nothing then. */
 proctype peeker()
 {
-    byte v, r, c, want;
-    bit found;
+    byte v, r, c, n, upper, want;
+    bit newest, found;
+#if PEEKS == 2
+    newest = 1;
+#else
+    if :: newest = 0 :: newest = 1 fi;
+#endif
     do
-    :: d_step {
-            !marked[0] ->
-            v = content[0];
-            r = renewed[0];
-            c = 0;
-            find_newest(0);
-            want = (elsewhere[0] -> saved[c] : file[0])
-        };
+    :: d_step { !marked[0] -> v = content[0]; r = renewed[0] };
+        if
+        :: elsewhere[0] && !newest && v > moment ->
+            v <= shown || !elsewhere[0]; /* it waits for who has `showing`, and looks again */
+            settle();
+            /* assert raised */
+            assert(v <= moment || !elsewhere[0])
+        :: else
+        fi;
         if
         :: !elsewhere[0] -> c = NOWHERE
         :: else -> d_step { find_newest(0); c = (content[0] == v -> c : 0) }
         fi;
         d_step {
             found = content[0] == v && renewed[0] == r && !marked[0];
+            want = (c == NOWHERE -> file[0] : saved[c]);
             /* assert newest */
-            assert(!found || (c == NOWHERE -> file[0] : saved[c]) == want);
-            v = 0; r = 0; c = 0; want = 0
+            assert(!found || want == at_number(v, 0));
+            v = (found -> v : 0);
+            r = 0; c = 0; want = 0
         };
         if
         :: found -> break
         :: else
         fi
-    od
+    od;
+    found = 0;
+    if
+    :: newest ->
+#ifndef MUTANT_NOTHING_AT_ONCE
+        !holder[SHOWING]; /* shown at least as much as was read */
+#endif
+#ifndef MUTANT_NOTHING_RAISED
+        d_step { expose(shown) }
+#endif
+    :: else
+    fi;
+    /* assert seen */
+    assert(v <= moment);
+    v = 0
 }
+#endif
 
 /* read_pass() of a process that may only read: of a page whose number is past the moment, wherever its content is, it sees what is
  * saved for the moment, without an entry in the table. In a pass it copies the pages that are not as it has noted, and ends if there are
@@ -1060,10 +1163,12 @@ inline look(p, v, r, at, bytes)
     d_step { nv = 0; nr = 0; nat = 0; is = 0; c = 0; u = 0; f = 0 }
 }
 
+#if VIEWS
 proctype viewer()
 {
-    byte v0, r0, at0, bytes0, v1, r1, at1, bytes1, nv, nr, nat, c, u, f;
+    byte v0, r0, at0, bytes0, v1, r1, at1, bytes1, nv, nr, nat, c, u, f, asked;
     bit is, same;
+    asked = acknowledged;
     do
     :: true ->
         same = 1;
@@ -1083,9 +1188,15 @@ proctype viewer()
         od;
         /* assert prefix */
         assert(c < NUMBERS);
+        /* assert durable */
+        assert(!without(bytes0, after(durable, 0) | at_number(exposed, 0)) && !without(bytes1, after(durable, 1) | at_number(exposed, 1)));
+        /* assert recent */
+        assert(!without(asked, bytes0 | bytes1));
+        asked = 0;
         v0 = 0; r0 = 0; at0 = 0; bytes0 = 0; v1 = 0; r1 = 0; at1 = 0; bytes1 = 0; c = 0
     }
 }
+#endif
 
 /* ---- at the end ---- */
 
