@@ -2,6 +2,7 @@
 #include "demand.h"
 
 extern "C" {
+#include "reflection/format/layout.h"
 #include "reflection/format/manifest.h"
 }
 
@@ -70,9 +71,10 @@ bool is_settled(const Disk &disk, bool clean)
         if (name.first.find(".manifest") == std::string::npos || file.size < MANIFEST_BYTES)
             continue;
         const Bytes bytes = records_of(file);
+        const bool valid = manifest_read(bytes.data(), &record, &which) == MANIFEST_VALID;
+        // With a log a size may be in a record, and not in the manifest yet.
         const bool counts =
-            !clean || (manifest_read(bytes.data(), &record, &which) == MANIFEST_VALID &&
-                       record.state == MANIFEST_CLEAN);
+            clean ? valid && record.state == MANIFEST_CLEAN : !valid || record.format != LAYOUT_LOG;
         if (counts && manifest_sizes(bytes.data(), &sizes) && sizes.growth > sizes.size)
             return false;
     }
