@@ -109,7 +109,7 @@ enum ato_format {
  * visible to all, and does not wait for the disk. It is durable at the latest when the sync has ended that begins relaxed_ms
  * (ato_options) later, when any later commit is that is not relaxed, or when ato_msync() or the file's last ato_munmap() of this process
  * has returned. A power cut before that takes the newest commits, from the last one backwards: never a part of one, and none without
- * those after it. A kill of the process takes nothing. Eager writes, changes of size, and epochs are not relaxed.
+ * those after it. A kill of the process takes nothing. Eager writes, shrinks, and epochs are not relaxed.
  */
 
 /* ato_memcpy_opt() and ato_writev() flags; ATO_RELAXED too */

@@ -169,7 +169,8 @@ static int attach_to_others(struct pairing *pr, void *arg)
     struct file *f = arg;
     const int r =
         shared_join(&f->shared, &pr->record, &pr->identity.trust, pr->path, O_RDWR, &pr->faults);
-    return r ? r : attach_enter(f);
+    f->logged = pr->record.format == LAYOUT_LOG;
+    return r ? r : file_refresh_size(f) < 0 ? -1 : attach_enter(f);
 }
 
 /* Returns 0; -1 with EBUSY if this process has mapped another file with the same id: one is an image of the
@@ -375,7 +376,7 @@ static int make_ready(struct file *f, struct leaving *l, bool freed)
     const bool dead = takeover_is_due(f);
     if (freed && dead && l->deaths++ < 100) /* one has died since */
         return 1;
-    l->doubt = dead || pairing_refresh(&f->pairing) < 0 || pairing_refresh_size(&f->pairing) < 0 ||
+    l->doubt = dead || pairing_refresh(&f->pairing) < 0 || file_refresh_size(f) < 0 ||
                views_lengthen(f, f->pairing.size) < 0 || file_is_poisoned(f);
     if (l->doubt)
         return 0;

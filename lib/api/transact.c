@@ -304,7 +304,7 @@ off_t ato_tx_size(ato_tx *tx, const void *addr)
 int ato_ftruncate(void *addr, off_t size)
 {
     struct mapping *m = table_find_to_change(addr);
-    struct tx *t = m ? handle_make(thread_id(), 0) : NULL;
+    struct tx *t = m ? handle_make(thread_id(), TX_EXACT) : NULL;
     if (!t)
         return -1;
     CALL_ON(call, m);

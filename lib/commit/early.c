@@ -41,6 +41,9 @@ static uint64_t prepare(struct undo *u, const struct commit *c, char **copies)
 static void make_visible(const struct undo *u, const struct commit *c)
 {
     struct page_set *h = c->set;
+    struct shared_header *header = u->f->shared.header;
+    if (c->resizes)
+        page_turn_mark(&header->sizing);
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)
             continue;
@@ -53,6 +56,13 @@ static void make_visible(const struct undo *u, const struct commit *c)
         seam_point(SEAM_FLIPPING, h);
         if (h->pages[i].pending)
             page_set_bitmap(h->pages[i].state, ALL);
+    }
+    if (c->resizes) {
+        /* In this order, and with marks on the pages: who sees the size also sees what is new in the file, and the other way around. */
+        undo_raise(u->f, u->number);
+        __atomic_store_n(&header->size, c->size, __ATOMIC_RELEASE);
+        u->f->pairing.size = c->size;
+        page_unmark_changed(&header->sizing, u->number);
     }
     for (uint64_t i = 0; i < h->n; i++) {
         if (!h->pages[i].pending)

@@ -9,6 +9,9 @@
  * before is saved for readers in any case: they begin at `moment`, and do not see an early commit before it is durable, or one that is
  * relaxed follows.
  *
+ * A relaxed one may make the file longer. Its size is in the log, and in memory, by which all processes go; the manifest gets it when it is
+ * durable (log_settle_size()). So a power cut leaves the size of the last record that it leaves, or, without one, that of the log's start.
+ *
  * The numbers of early commits are in the order of the log: they become visible while `appending` is held. An ordinary commit is shown when it
  * is durable, and all early ones that are visible by then, too. A power cut takes the commits whose records are the last ones in the log:
  * of two that were under way together it may keep the one that became visible later.

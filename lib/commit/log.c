@@ -166,11 +166,15 @@ static void end_record(const struct file *f, struct tally under_way)
     under_way_end(under_way);
 }
 
-/* May the commit become visible early? A record on persistent memory is durable at once. */
+/* May the commit become visible early? A record on persistent memory is durable at once. Writers and readers see a new size at the same time,
+ * so only a relaxed commit may have one; and it is larger, without a shrink on the way, which keeps others out (resize.h). */
 static bool is_early(const struct commit *c)
 {
     const struct file *f = c->m->file;
-    return (c->promise || c->relaxed) && !c->resizes && !is_stored(f) && number_is_ready(f);
+    const struct shared_header *h = f->shared.header;
+    const bool grows = c->relaxed && c->size > h->size && h->cut == UINT64_MAX;
+    return (c->promise || c->relaxed) && (!c->resizes || grows) && !is_stored(f) &&
+           number_is_ready(f);
 }
 
 /* Appends a record. Returns 0, and where it ends, and the commit is under way; 1: there is no room; -1 with errno, and nothing is
@@ -195,8 +199,7 @@ static int append(const struct commit *c, struct log_record *r, uint64_t *end,
     }
     if (done == 0) {
         *end = l->tail + r->bytes;
-        if (r->size != LOG_NO_SIZE)
-            __atomic_store_n(&l->sized, *end, __ATOMIC_RELAXED);
+        shared_log_note_size(l, *end, r->size);
         __atomic_store_n(&l->tail, *end, __ATOMIC_RELEASE);
         if (is_early(c))
             *number = early_show(c, *end);
@@ -240,17 +243,32 @@ static uint64_t shown(const struct file *f)
     return __atomic_load_n(&f->shared.header->undo.shown, __ATOMIC_ACQUIRE);
 }
 
+int log_settle_size(struct file *f)
+{
+    const uint64_t size = __atomic_load_n(&f->shared.header->size, __ATOMIC_ACQUIRE);
+    if (!shared_log_has_size(sync_log(f)))
+        return 0;
+    /* I5: a process that may write to it may have stored anything there. */
+    if (size != __atomic_load_n(&sync_log(f)->said, __ATOMIC_RELAXED))
+        return report_error(EUCLEAN,
+                            "the shared memory of %s is damaged: it tells a size of %llu, and not "
+                            "that of its log",
+                            f->pairing.path, (unsigned long long)size);
+    if (sync_wait(f, sync_tail(f)) < 0)
+        return -1;
+    /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
+    persist_store_word(&f->persist, show_size_word(f), manifest_encode_size(size));
+    return 0;
+}
+
 /* The first half of L3: makes durable in the file, and in the manifest, what the records say, which end at `tail`. The word is durable
  * as it is if none of them says a size. */
 static int bring_home(struct file *f, uint64_t tail)
 {
-    const struct shared_log *l = sync_log(f);
-    if (wait_for_records(f) < 0 || sync_wait(f, tail) < 0 || early_bring_home(f) < 0 ||
-        file_fdatasync(f, f->pairing.original, in_log) < 0)
+    if (wait_for_records(f) < 0 || sync_wait(f, tail) < 0 || log_settle_size(f) < 0 ||
+        early_bring_home(f) < 0 || file_fdatasync(f, f->pairing.original, in_log) < 0)
         return -1;
-    return __atomic_load_n(&l->sized, __ATOMIC_RELAXED) <= l->start
-               ? 0
-               : file_fdatasync(f, f->pairing.lock, in_log);
+    return shared_log_has_size(sync_log(f)) ? file_fdatasync(f, f->pairing.lock, in_log) : 0;
 }
 
 /* With `checking`, and `appending`: what becomes visible early meanwhile would not be durable. */

@@ -63,6 +63,10 @@ static inline int log_settle(struct file *f)
                : log_await(f, &all);
 }
 
+/* If a record says a size: makes it durable in the log, and then stores the last one to the manifest. The caller ensures that it does not change
+ * meanwhile. Returns 0; -1 with errno. */
+int log_settle_size(struct file *f);
+
 /* The first process: reads the header of the log into shared memory. Returns 0; -1 with errno. */
 int log_attach(struct file *f);
 

@@ -29,6 +29,18 @@ int file_sync(struct file *f, int fd, const char *what)
     return r;
 }
 
+int file_refresh_size(struct file *f)
+{
+    const struct shared_header *h = f->shared.header;
+    const bool in_log =
+        f->logged && shared_log_has_size(&h->log); /* before: it may come home meanwhile */
+    if (pairing_refresh_size(&f->pairing) < 0)
+        return -1;
+    if (in_log)
+        f->pairing.size = __atomic_load_n(&h->size, __ATOMIC_ACQUIRE);
+    return 0;
+}
+
 int file_log(const struct file *f, struct log_file *log)
 {
     const struct shared_log *l = &f->shared.header->log;

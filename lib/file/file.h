@@ -292,6 +292,9 @@ static inline uint64_t file_end(const struct file *f)
 int file_sync(struct file *f, int fd, const char *what);
 #define file_fdatasync(f, fd, what) SEAM_AT("fdatasync", file_sync(f, fd, what))
 
+/* Updates pairing.size. The caller ensures that the size does not change meanwhile. Returns 0; -1 with EUCLEAN. */
+int file_refresh_size(struct file *f);
+
 /* Of a logged file: copies from shared memory what is needed to read and write the log. Shared memory is not trusted: a bad value can only
  * lead to a bad place in the log. Returns 0; -1 with EUCLEAN. */
 int file_log(const struct file *f, struct log_file *log);

@@ -41,6 +41,7 @@
 #include "ato.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/window.h"
 #include "reflection/pairing/pairing.h"
 
@@ -79,6 +80,7 @@ struct shared_log {
     uint64_t start;   /* of the first record that may not be home */
     uint64_t tail;    /* behind the last record. Changed by the holder of `appending`. */
     uint64_t sized;   /* behind the last one that says a size, or less than `start` */
+    uint64_t said;    /* that size. shared_header.size is the same when it is visible */
     uint64_t durable; /* all records before this position are */
     /* Changed by the holder of `syncing`. */
     uint64_t target; /* what the sync that is under way makes durable */
@@ -86,8 +88,27 @@ struct shared_log {
     uint32_t asleep; /* threads that sleep there, and those that were killed */
     /* enum persist_domain: how a record becomes durable. Set by the first process, as all have to do the same. */
     uint64_t medium;
+    /* A length that the original has, durably, as its growth word says (resize.h); 0: that is not known. Changed by the holder of
+     * `sizing`. */
+    uint64_t ahead;
     struct page_state appending, syncing, checking;
 };
+
+/* Notes a record that ends at `end`, and the size that it says, if it does. With `appending`. */
+static inline void shared_log_note_size(struct shared_log *l, uint64_t end, uint64_t size)
+{
+    if (size == LOG_NO_SIZE)
+        return;
+    __atomic_store_n(&l->said, size, __ATOMIC_RELAXED);
+    __atomic_store_n(&l->sized, end, __ATOMIC_RELEASE);
+}
+
+/* Does a record say a size? It may not be durable yet: then the manifest gets it later. */
+static inline bool shared_log_has_size(const struct shared_log *l)
+{
+    return __atomic_load_n(&l->sized, __ATOMIC_ACQUIRE) >
+           __atomic_load_n(&l->start, __ATOMIC_ACQUIRE);
+}
 
 /* The first number of a commit (undo.h). What a page counts without numbers stays below, also in 32 bits. */
 #define UNDO_FIRST (1ull << 46 | 1ull << 31)
@@ -203,7 +224,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 23
+#define SHARED_VERSION 24
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */

@@ -73,6 +73,9 @@ struct tx {
     struct tx *next_free;
 };
 
+/* In tx.flags, beside those of ato_engine.h: a change of size gives the file just its length (resize.h). */
+#define TX_EXACT (1u << 31)
+
 /* Results of handle_thread_of() other than a thread. */
 #define TX_NONE        0ull
 #define TX_ALL_THREADS (UINT64_MAX >> 1)

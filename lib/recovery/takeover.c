@@ -186,8 +186,10 @@ static int note_tail(const struct dead *p)
     if (file_log(p->file, &log) < 0)
         return -1;
     const int found = log_look(&log, l->tail, log.header.start + log.header.capacity - l->tail, &v);
-    if (found > 0)
+    if (found > 0) {
+        shared_log_note_size(l, l->tail + v.record.bytes, v.record.size);
         __atomic_store_n(&l->tail, l->tail + v.record.bytes, __ATOMIC_RELEASE);
+    }
     free(v.pages);
     return found < 0 ? report_errno(errno, "cannot read the log of %s", p->file->pairing.path) : 0;
 }

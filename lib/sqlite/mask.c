@@ -4,6 +4,7 @@
 #include "ato_engine.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -223,10 +224,11 @@ int mask_take_off(char *view, int fd)
 {
     unsigned char h[MASK_HEADER];
     struct stat st;
-    if (fstat(fd, &st) < 0)
+    /* Even at this size: what a growth has left is cut off, so that it does not explain what other programs append. The length may be that
+     * of another program. */
+    if ((ato_ftruncate(view, ato_size(view)) < 0 && errno != ESTALE) || fstat(fd, &st) < 0)
         return -1;
-    /* Also where the length stays: an interrupted growth ends, so that it does not explain what other programs append. */
-    if (st.st_size >= ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
+    if (st.st_size > ato_size(view) && ato_ftruncate(view, st.st_size) < 0)
         return -1;
     const off_t size = ato_size(view), length = size < st.st_size ? size : st.st_size;
     if (length && ato_deploy(view, (size_t)length) < 0)

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char zeros[PAGE_BYTES];
@@ -39,10 +40,10 @@ static int on_media(struct file *f, int (*step)(struct pairing *pr, uint64_t siz
     return r < 0 ? -1 : 0;
 }
 
-/* Reads the size from the manifest again: another process may have changed it. */
+/* Another process may have changed the size. */
 static int refresh_size(struct file *f)
 {
-    if (pairing_refresh_size(&f->pairing) < 0)
+    if (file_refresh_size(f) < 0)
         return -1;
     if (f->pairing.size <= f->max_size)
         return views_reach(f, f->pairing.size);
@@ -53,6 +54,24 @@ static int refresh_size(struct file *f)
                         (unsigned long long)f->limit);
 }
 
+/* Cuts off what an earlier growth or shrink has left beyond the end. `to`: as growth_end(). */
+static int cut_back(struct file *f, uint64_t to)
+{
+    sync_log(f)->ahead = 0;
+    /* A power cut must not take the size (of a relaxed commit) and leave the length: no word of the manifest would explain it. */
+    if (f->logged && log_settle_size(f) < 0)
+        return -1;
+    return on_media(f, growth_end, to);
+}
+
+/* Has the file a length that it got by a growth, and is the transaction to make use of it, or to give it a larger one? */
+static bool goes_on(const struct tx *t, const struct file *f, uint64_t size)
+{
+    const uint64_t ahead = sync_log(f)->ahead;
+    return ahead && !(t->flags & TX_EXACT) && size > f->pairing.size &&
+           growth_reached(&f->pairing) == ahead;
+}
+
 /* Reserves `sizing`, for a change to `size`. */
 static int begin(struct tx *t, struct file *f, uint64_t size)
 {
@@ -61,10 +80,9 @@ static int begin(struct tx *t, struct file *f, uint64_t size)
     if (claim_waited(t, reservation_take(f, s, &patience)) < 0)
         return -1;
     __atomic_store_n(&s->tx, page_set_note(t->set.tag, 0), __ATOMIC_RELAXED);
-    /* Nobody else changes the size from now on. Has it changed since the transaction read it, or what it read beyond the end?
-     * Then cut off what an earlier growth or shrink has left beyond the end. */
+    /* Nobody else changes the size from now on. Has it changed since the transaction read it, or what it read beyond the end? */
     if (file_check(f) < 0 || notes_hold(t) < 0 || refresh_size(f) < 0 ||
-        on_media(f, growth_end, size) < 0) {
+        (!goes_on(t, f, size) && cut_back(f, size) < 0)) {
         resize_end(t, f);
         return -1;
     }
@@ -84,7 +102,7 @@ void resize_end(struct tx *t, struct file *f)
      * until its size changes again. No reader has seen those bytes. If this fails, the file
      * stays longer. */
     if (growing > file_size(f) && file_check(f) == 0 && refresh_size(f) == 0)
-        (void)on_media(f, growth_end, 0);
+        (void)cut_back(f, 0);
     __atomic_store_n(&s->tx, 0, __ATOMIC_RELAXED);
     page_release(s);
     t->sized = t->resizes = false;
@@ -162,6 +180,7 @@ static int clear_behind(struct file *f, uint64_t to)
                                 f->pairing.path);
     } else if (from < to && memcmp(f->o + from, zeros, n) != 0) {
         persist_copy(&f->persist, f->o + from, zeros, n); /* durable with G2 */
+        sync_log(f)->ahead = 0;
     }
     return 0;
 }
@@ -176,7 +195,8 @@ static int write_zeros(struct tx *t, uint64_t size)
                    end = lesser(layout_pages(once) * PAGE_BYTES, size);
     struct space_words words = {.end = layout_pages(end)};
     /* What was cut off may be in early copies only: then the file has a hole there. */
-    if (t->size < end && f->logged && file_is_numbered(f) && log_checkpoint(f) < 0)
+    if (layout_pages(t->size) * PAGE_BYTES < end && f->logged && file_is_numbered(f) &&
+        log_checkpoint(f) < 0)
         return -1;
     for (uint64_t at = t->size; at < end;) {
         uint64_t page = at / PAGE_BYTES;
@@ -196,6 +216,29 @@ static int write_zeros(struct tx *t, uint64_t size)
     return 0;
 }
 
+/* The length that the file gets for `size`, if it grows again and again. */
+static uint64_t ahead_of(const struct file *f, uint64_t size)
+{
+    enum { LEAST = 256 << 10, MOST = 4 << 20 };
+    const uint64_t more = size / 8 < LEAST ? LEAST : lesser(size / 8, MOST),
+                   to = lesser(layout_pages(size + more) * PAGE_BYTES, f->max_size);
+    struct rlimit most; /* behind which the kernel kills the process */
+    return getrlimit(RLIMIT_FSIZE, &most) == 0 && to <= most.rlim_cur ? to : size;
+}
+
+/* Gives both files the new length on the media, unless the original has it, durably (G2). */
+static int give_length(struct file *f, uint64_t size)
+{
+    uint64_t *ahead = &sync_log(f)->ahead, to = *ahead ? ahead_of(f, size) : size;
+    if (size <= *ahead)
+        return 0;
+    int r = on_media(f, growth_prepare, to);
+    if (r < 0 && to > size && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        r = on_media(f, growth_prepare, size);
+    *ahead = r == 0 && f->logged ? growth_reached(&f->pairing) : 0;
+    return r;
+}
+
 static int grow(struct tx *t, uint64_t size)
 {
     struct file *f = t->written->file;
@@ -207,15 +250,14 @@ static int grow(struct tx *t, uint64_t size)
                             (unsigned long long)size);
     if (views_reach(f, size) < 0)
         return -1;
-    /* Gives both files the new length on the media. The new bytes are zeros, except where the file had others since it was
-     * mapped. */
+    /* The new bytes are zeros, except where the file had others since it was mapped. */
     if (size > f->pairing.size && size > f->growing) {
         const uint64_t last = f->pairing.size / PAGE_BYTES;
         /* The last page needs all its space: with blocks that are smaller than a page, what is behind the end is a hole. */
         if (!f->growing && f->pairing.size % PAGE_BYTES &&
             (claim_range(t, f, last, last) < 0 || space_make(f, last, PAGE_O_ALLOCATED) < 0))
             return -1;
-        if (clear_behind(f, size) < 0 || on_media(f, growth_prepare, size) < 0)
+        if (clear_behind(f, size) < 0 || give_length(f, size) < 0)
             return -1;
         f->growing = size;
     }

@@ -5,7 +5,9 @@
  * From its first change of the size on, the transaction holds the file's `sizing`, so no other transaction changes
  * the size. For others the file keeps its length until the commit. Until then:
  *
- *   longer    both files get their new length on the media. When the transaction ends, what is not needed is
+ *   longer    both files get their new length on the media. With a log, from the second time on, the file gets a length ahead of that,
+ *             and keeps it for the growths that follow, which need no sync then: until a shrink, ato_ftruncate(), or a growth that comes
+ *             to nothing. When the transaction ends, what is not needed is
  *             cut off. If that fails, or after a crash, the next change of the size does it, or the end of the
  *             last mapping (length.h)
  *   shorter   all others are kept from the pages that are cut off; what the transaction wrote there

@@ -145,6 +145,13 @@ int growth_end(struct pairing *pr, uint64_t to)
     return 0;
 }
 
+uint64_t growth_reached(const struct pairing *pr)
+{
+    struct manifest_sizes s;
+    const off_t is = fsops_length(pr->original);
+    return is > 0 && manifest_sizes(pr->manifest, &s) && (uint64_t)is == s.growth ? s.growth : 0;
+}
+
 int growth_prepare(struct pairing *pr, uint64_t to)
 {
     uint64_t longest = growth_longest(pr->size, shrink_from(pr));

@@ -66,6 +66,9 @@ int growth_was_cut(int original, uint64_t is, uint64_t longest, uint64_t growth)
  * EIO, ... */
 int growth_prepare(struct pairing *pr, uint64_t to);
 
+/* Returns the original's length, if the growth word says the same; else 0. */
+uint64_t growth_reached(const struct pairing *pr);
+
 /* growth_settle(). Then the growth word is withdrawn, if it says more than the size word: no growth is
  * under way. A file that another program gave the length `to`, with zeros, is left as it is: growth_prepare() may take it over.
  * 0: there is no such length. The caller holds `sizing`, or knows that no other process has the file mapped. */

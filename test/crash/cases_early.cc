@@ -150,6 +150,43 @@ class Commits
         end({});
         are_durable(states_.size() - 1);
     }
+    // A relaxed commit makes the file longer.
+    void append()
+    {
+        prepare();
+        const uint64_t was = states_.back().content.size(),
+                       to = was + 1 + a_.random.below(2 * PAGE);
+        if (to > 3 * SIZE)
+            return;
+        const uint64_t way = a_.random.below(4);
+        std::vector<Piece> all = some(a_.random.below(3));
+        flight_ = {{states_.back().content}};
+        flight_[0].open = true;
+        flight_[0].content.resize(to);
+        if (way)
+            all.push_back({was - a_.random.below(90), a_.some(1)});
+        if (way)
+            all.push_back({to - 1, a_.some(1)});
+        for (const Piece &p : all)
+            if (way)
+                std::copy(p.bytes.begin(), p.bytes.end(),
+                          flight_[0].content.begin() + static_cast<long>(p.at));
+        tell();
+        if (!way) {
+            must(ato_ftruncate(relaxed_->base, static_cast<off_t>(to)) == 0, "ato_ftruncate");
+        } else {
+            ato_tx *tx = transaction({}, m_, ATO_RELAXED);
+            must(ato_tx_ftruncate(tx, m_->base, static_cast<off_t>(to)) == 0, "ato_tx_ftruncate");
+            for (const Piece &p : all)
+                must(ato_tx_memcpy(tx, m_->base + p.at, p.bytes.data(), p.bytes.size(), 0),
+                     "ato_tx_memcpy");
+            must(ato_tx_commit(tx) == 0, "ato_tx_commit");
+        }
+        m_->bytes = to;
+        end({});
+        states_.back().own = true;
+        shown(states_.size() - 1);
+    }
     // Waits for any of them, or for all.
     void await()
     {
@@ -259,7 +296,7 @@ class Commits
     void steps(unsigned n)
     {
         while (n--)
-            switch (std::min<uint64_t>(a_.random.below(relaxed_ ? 26 : 13), 18)) {
+            switch (std::min<uint64_t>(a_.random.below(relaxed_ ? 29 : 13), 20)) {
             case 0:
                 await();
                 break;
@@ -299,6 +336,10 @@ class Commits
                 snapshot();
                 break;
             case 18:
+            case 19:
+                append();
+                break;
+            case 20:
                 relaxed();
                 break;
             default:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "choices.h"
+#include "draft.h"
 #include "reader.h"
 #include "scenes.h"
 
@@ -217,6 +218,151 @@ void shrink_over_chunks(Actor &a)
     a.unmap(m, ATO_UNMAP_FAST);
 }
 
+// Transactions that append, one after the other: the length is ahead of the size, until something cuts it back.
+void append(Actor &a)
+{
+    Mapping *m = the(a);
+    for (int i = 0; i < 4; i++) {
+        Draft t(a);
+        const uint64_t end = t.size(m);
+        t.resize(m, end + 1 + a.random.below(2 * PAGE));
+        t.write(m, end - 1 - a.random.below(70), 1);
+        t.write(m, t.size(m) - 1, 1);
+        if (a.random.one_in(8))
+            t.abort();
+        else
+            t.commit();
+        if (a.random.one_in(4))
+            a.deploy_all(m);
+        if (a.random.one_in(8))
+            a.resize(m, m->bytes - a.random.below(PAGE));
+    }
+    if (a.random.one_in(3))
+        a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+}
+
+void must(bool ok, const char *call)
+{
+    if (!ok)
+        throw Violation(std::string(call) + ": " + ato_errormsg());
+}
+
+// The same by relaxed commits: a power cut leaves what one of them has made since all were durable.
+class Appends
+{
+  public:
+    explicit Appends(Actor &a) : a_(a), m_(the(a)), now_(a.contents[0]), may_{hash_of(a.contents)}
+    {
+    }
+
+    void append(bool commits)
+    {
+        const uint64_t end = now_.size(), to = end + 1 + a_.random.below(2 * PAGE);
+        ato_tx *tx = ato_tx_begin(ATO_RELAXED);
+        a_.world.opened(tx);
+        must(ato_tx_ftruncate(tx, m_->base, static_cast<off_t>(to)) == 0, "ato_tx_ftruncate");
+        Bytes then = now_;
+        then.resize(to);
+        for (uint64_t at : {end - 1 - a_.random.below(70), to - 1}) {
+            const Bytes one = a_.some(1);
+            then[at] = one[0];
+            must(ato_tx_memcpy(tx, m_->base + at, one.data(), 1, 0), "ato_tx_memcpy");
+        }
+        if (!commits) {
+            must(ato_tx_abort(tx) == 0, "ato_tx_abort");
+            return;
+        }
+        become(then);
+        must(ato_tx_commit(tx) == 0, "ato_tx_commit");
+        m_->bytes = to;
+    }
+    void resize(uint64_t to)
+    {
+        Bytes then = now_;
+        then.resize(to);
+        become(then);
+        must(ato_ftruncate(m_->base, static_cast<off_t>(to)) == 0, "ato_ftruncate");
+        m_->bytes = to;
+        are_durable();
+    }
+    void deploy()
+    {
+        a_.deploy_all(m_);
+        are_durable();
+    }
+    void unmap(int mode)
+    {
+        a_.world.unmap(m_, mode);
+        are_durable();
+        m_ = a_.map(0, ATO_READ_GATHER, ATO_NO_RTM);
+    }
+    void check()
+    {
+        a_.check(m_);
+    }
+    uint64_t size() const
+    {
+        return now_.size();
+    }
+
+  private:
+    void become(const Bytes &then)
+    {
+        now_ = then;
+        may_.push_back(hash_of(a_.contents));
+        a_.allow(may_);
+    }
+    void are_durable()
+    {
+        may_ = {hash_of(a_.contents)};
+        a_.allow(may_);
+    }
+
+    Actor &a_;
+    Mapping *m_;
+    Bytes &now_;
+    std::vector<uint64_t> may_;
+};
+
+void before_relaxed(Actor &a)
+{
+    before_plain(a);
+    for (int i = 0; i < 2; i++) { // then the file's length is ahead
+        Draft t(a);
+        t.resize(the(a), t.size(the(a)) + 1 + a.random.below(PAGE));
+        t.commit();
+    }
+}
+
+void append_relaxed(Actor &a)
+{
+    Appends f(a);
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t n = 1 + a.random.below(2); n; n--)
+            f.append(true);
+        switch (a.random.below(6)) {
+        case 0:
+            f.append(false);
+            break;
+        case 1:
+            f.resize(f.size());
+            break;
+        case 2:
+            f.resize(1 + a.random.below(f.size() + PAGE));
+            break;
+        case 3:
+            f.deploy();
+            break;
+        case 4:
+            f.unmap(a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
+            break;
+        default:
+            break;
+        }
+        f.check();
+    }
+}
+
 void grow_over_chunks(Actor &a)
 {
     a.resize(the(a), CHUNK - PAGE + 1 + a.random.below(PAGE));
@@ -242,6 +388,8 @@ const std::vector<Case> &size_cases()
         {"grow, unmap", ALL, {SIZE}, before_plain, grow_and_unmap},
         {"grow after a cut", ALL, {SIZE}, before_cut_growth, grow_after_cut},
         {"growth cut, unmap", ALL, {SIZE}, before_cut_growth, unmap_after_cut},
+        {"growth, again and again", DISK, {SIZE}, before_plain, append},
+        {"growth, relaxed", DISK, {SIZE}, before_relaxed, append_relaxed},
         {"shrink", ALL, {SIZE}, before_plain, shrink},
         {"shrink, grow", ALL, {SIZE}, before_plain, shrink_and_grow},
         {"shrink, unmap", ALL, {SIZE}, before_plain, shrink_and_unmap},

@@ -45,7 +45,8 @@ struct Step {
     What what;
     unsigned seed; // of its bytes
     std::vector<std::pair<size_t, size_t>> ranges;
-    size_t size; // of the file from this step on; 0: as before
+    size_t size;  // of the file from this step on; 0: as before
+    bool shrinks; // it is less than before
 
     Bytes bytes(size_t range) const
     {
@@ -53,7 +54,7 @@ struct Step {
     }
     bool is_durable() const // also where commits are relaxed
     {
-        return what >= What::Eager || size;
+        return (what >= What::Eager && what != What::Resize) || shrinks;
     }
 };
 
@@ -83,10 +84,13 @@ static std::vector<Step> steps_of(const Part &part, uint64_t seed)
         const auto &kind = random.weighted(kinds);
         if (kind.of_file && part.way != Way::File)
             continue;
-        Step step = {kind.what, static_cast<unsigned>(random.next()), {}, 0};
+        Step step = {kind.what, static_cast<unsigned>(random.next()), {}, 0, false};
         const bool resizes = kind.what == What::Transaction && part.way == Way::File;
-        if (kind.what == What::Resize || (resizes && random.chance(30)))
-            size = step.size = random.within(PAGE / 2, LONGEST);
+        if (kind.what == What::Resize || (resizes && random.chance(30))) {
+            step.size = random.within(PAGE / 2, LONGEST);
+            step.shrinks = step.size < size;
+            size = step.size;
+        }
         for (uint64_t n = kind.ranges ? random.within(1, kind.ranges) : 0; n; n--) {
             const size_t bytes = random.log_uniform(std::min(kind.longest, size));
             step.ranges.emplace_back(part.at + random.below(size - bytes + 1), bytes);

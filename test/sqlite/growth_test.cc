@@ -65,6 +65,36 @@ TEST_F(SqliteGrowth, ShrinkAndGrowthInOneTransactionAreSeenByAllConnections)
     EXPECT_EQ(db.text("PRAGMA integrity_check"), "ok");
 }
 
+/* Before the end, another program would take what is behind it for pages. */
+TEST_F(SqliteGrowth, ADatabaseThatIsHandedOverHasJustItsLength)
+{
+    setenv("ATO_DURABILITY", "disk", 1);
+    make("b.db");
+    const std::string both =
+        "ATTACH '" + path("b.db") +
+        "' AS b; BEGIN; UPDATE main.t SET b=1 WHERE a=1; UPDATE b.t SET b=1 WHERE a=1; COMMIT";
+    for (const std::string &way : {std::string("PRAGMA journal_mode=wal"), both, std::string()}) {
+        const std::string name = "db" + std::to_string(way.size());
+        make(name);
+        Db db(path(name));
+        for (int i = 0; i < 40; i++)
+            MUST(db, "INSERT INTO t(b) VALUES(randomblob(3000))");
+        const auto size = static_cast<uint64_t>(db.number("PRAGMA page_count")) * 4096;
+        EXPECT_GT(support::size_of(path(name)), size);
+        if (way.empty()) {
+            db.close();
+        } else {
+            MUST(db, way);
+        }
+        EXPECT_EQ(support::size_of(path(name)), size) << way;
+        if (!way.empty())
+            db.close();
+        EXPECT_EQ(Db::stock(path(name)).text("PRAGMA integrity_check"), "ok");
+        EXPECT_EQ(support::size_of(path(name)), size) << way;
+    }
+    unsetenv("ATO_DURABILITY");
+}
+
 TEST_F(SqliteGrowth, ChangesThePageSize)
 {
     make();

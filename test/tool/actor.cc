@@ -8,6 +8,7 @@
 //   actor hold FILE            prints 'ready', waits for the end of its input, unmaps it fast
 //   actor write FILE           dies in the middle of a write, before it is decided
 //   actor commit FILE          dies in the middle of a commit of several words
+//   actor appended FILE        makes it longer, writes there, and dies
 //   actor large FILE           makes it longer, and dies in the middle of a commit in the long lane
 //   actor emptied FILE         makes commits of several words, cuts it to nothing; dies
 //   actor mapped FILE          maps it, dies
@@ -108,6 +109,10 @@ static int act(const std::string &what, const std::string &path)
     }
     if (what == "logged") // in domain disk
         return m.write(2000, pattern(9000, 3)) ? (_exit(CUT), 0) : 10;
+    if (what == "appended")
+        return ato_ftruncate(m.base, 60000) == 0 && m.write(50000, pattern(9000, 3))
+                   ? (_exit(CUT), 0)
+                   : 11;
     if (what == "large") {
         constexpr size_t MANY = 250 * 4096; // more pages than a small lane takes
         PersistFaults fault;

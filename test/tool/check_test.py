@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Does `ato check` find each damage, and report nothing else?"""
+import binascii
 import os
 import shutil
 import struct
@@ -8,7 +9,7 @@ import subprocess
 import time
 
 import lab
-from lab import ACTOR, ATO, NOBODY, Lab, of_reflections
+from lab import ACTOR, ATO, NOBODY, SIZE, Lab, of_reflections
 
 
 class Check(Lab):
@@ -49,6 +50,16 @@ class Check(Lab):
             f.seek(29000)
             f.write(b'x')
         self.check(self.file, status=1, words='it was cut, lengthened or replaced by other means')
+
+    def test_a_size_that_only_the_log_has_is_noted(self):
+        """The power failed before the kernel had written the size word back, and after it had written the file."""
+        self.make('appended')
+        if not self.has_log:
+            return
+        size = struct.pack('<Q', SIZE)[:6]
+        self.patch(self.manifest(), 8192, size + struct.pack('<H', binascii.crc_hqx(size[::-1], 0xffff)))
+        self.check(self.file, status=0, words='recovery due: its last user died')
+        self.ato('deploy', self.file)
 
     def test_one_damaged_copy_of_the_manifest_is_a_warning(self):
         for copy in 0, 4096:

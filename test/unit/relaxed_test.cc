@@ -227,7 +227,8 @@ TEST_F(RelaxedFile, AreDurableWithAllCommitsThatAreNotRelaxed)
          [&] {
              content.resize(SIZE + PAGE);
              return ato_ftruncate(m.base, SIZE + PAGE) == 0;
-         }},
+         },
+         false},
         {"longer, and bytes there",
          [&] {
              content.resize(SIZE + 2 * PAGE);
@@ -236,7 +237,8 @@ TEST_F(RelaxedFile, AreDurableWithAllCommitsThatAreNotRelaxed)
                  return ato_tx_ftruncate(tx, m.base, SIZE + 2 * PAGE) == 0 &&
                         ato_tx_memcpy(tx, m.base + SIZE + PAGE, some.data(), some.size(), 0);
              });
-         }},
+         },
+         false},
         {"shorter",
          [&] {
              content.resize(SIZE);

@@ -56,10 +56,31 @@ static bool has_bad_words(const struct look *l)
            (w.words_twice || w.words_beyond || w.slices_beyond);
 }
 
+static int note_size(const struct log_file *log, const struct log_view *v, uint64_t slices,
+                     void *size)
+{
+    (void)log, (void)slices;
+    if (v->record.size != LOG_NO_SIZE)
+        *(uint64_t *)size = v->record.size;
+    return 0;
+}
+
+/* With a log the last record that says a size counts, until what it says is home. */
+static void take_size_of_log(const struct look *l, struct look_manifest *m)
+{
+    struct log_file log;
+    if (m->record.format != LAYOUT_LOG || m->record.state != MANIFEST_IN_USE || l->reflection < 0 ||
+        log_open(&log, l->reflection) != 1)
+        return;
+    uint64_t at = log.header.start;
+    (void)log_walk(&log, &at, UINT64_MAX, note_size, &m->size);
+}
+
 /* Judges by the sizes in the manifest, which belongs to the file. A side is named only if ato_mmap() then takes it. */
 static void judge_sizes(struct look *l)
 {
     const struct manifest_record *r = &l->manifest.record;
+    take_size_of_log(l, &l->manifest);
     const uint64_t longest = growth_longest(l->manifest.size, l->manifest.shrunk);
     l->cut_growth = l->manifest.has_size &&
                     growth_was_cut(l->fd, l->identity.size, longest, l->manifest.growth) == 1;
