@@ -172,9 +172,9 @@ static bool is_early(const struct commit *c)
 {
     const struct file *f = c->m->file;
     const struct shared_header *h = f->shared.header;
-    const bool grows = c->relaxed && c->size > h->size && h->cut == UINT64_MAX;
-    return (c->promise || c->relaxed) && (!c->resizes || grows) && !is_stored(f) &&
-           number_is_ready(f);
+    return (c->promise || c->relaxed) &&
+           (!c->resizes || (c->relaxed && c->size > h->size && h->cut == UINT64_MAX)) &&
+           !is_stored(f) && number_is_ready(f);
 }
 
 /* Appends a record. Returns 0, and where it ends, and the commit is under way; 1: there is no room; -1 with errno, and nothing is

@@ -32,6 +32,7 @@ static void look_up(void *sqlite)
     LOOK_UP(db_filename);
     LOOK_UP(filename_journal);
     LOOK_UP(filename_wal);
+    LOOK_UP(get_autocommit);
     LOOK_UP(libversion);
     LOOK_UP(libversion_number);
     LOOK_UP(log);

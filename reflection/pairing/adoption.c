@@ -2,6 +2,7 @@
 #include "reflection/pairing/adoption.h"
 
 #include "reflection/format/layout.h"
+#include "reflection/format/log.h"
 #include "reflection/media/domain.h"
 #include "reflection/media/fsops.h"
 #include "reflection/media/report.h"
@@ -361,6 +362,13 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
         if (guard_renew(pr) < 0)
             return -1;
     }
+    /* Before the attribute is one of this file's: later would leave a pairing that cannot be used. */
+    struct log_file log;
+    const int valid = unfinished && r->format == LAYOUT_LOG ? log_open(&log, pr->reflection) : 1;
+    if (valid <= 0)
+        return report_error(valid < 0 ? errno : EUCLEAN,
+                            "the header of the log %s/%s is damaged. " PAIRING_BRING_BACK,
+                            pr->folder.path, pr->names.reflection);
     birth_choose_domain(pr, wish);
     if (birth_allocate(pr) < 0)
         return -1;

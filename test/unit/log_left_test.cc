@@ -17,6 +17,7 @@ extern "C" {
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 using namespace log_lab;
@@ -303,6 +304,32 @@ TEST_F(LogFile, ADamagedHeaderIsAnErrorThatNamesTheFile)
     write_file(log, bytes);
     Mapped m(file, logged());
     EXPECT_TRUE(m) << m.sentence;
+}
+
+// The file keeps no attribute then: it stays a plain file whose reflection can be brought back.
+TEST_F(LogFile, ADamagedHeaderIsNoticedBeforeTheFileIsJoinedWithIt)
+{
+    {
+        Mapped m(file, logged());
+        ASSERT_TRUE(m && write(m, 0, pattern(PAGE, 2))) << m.sentence;
+        ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    }
+    ASSERT_EQ(removexattr(file.c_str(), "user.ato"), 0);
+    const std::string log = reflection_of(file);
+    const Bytes before = read_file(log);
+    Bytes damaged = before;
+    std::fill_n(damaged.begin(), 2 * LOG_COPY_AT, 7);
+    write_file(log, damaged);
+    ato_options o = logged();
+    o.flags |= ATO_PREFER_REFLECTION;
+    Mapped refused(file, o);
+    EXPECT_FALSE(refused);
+    EXPECT_EQ(refused.error, EUCLEAN) << refused.sentence;
+    EXPECT_EQ(attribute_of(file), "");
+    write_file(log, before);
+    Mapped again(file, o);
+    ASSERT_TRUE(again) << again.sentence;
+    EXPECT_EQ(again.read(), content);
 }
 
 // What is written to the end of the ring would make it as long as it was.
