@@ -29,9 +29,7 @@ static void wake(struct file *f)
 static void sleep_while(struct file *f, uint32_t state, uint64_t until)
 {
     for (uint64_t now = 0; state_of(f) == state && (!until || (now = clock_ns()) < until);) {
-        const uint64_t left = until - now;
-        const struct timespec most = {.tv_sec = (time_t)(left / 1000000000),
-                                      .tv_nsec = (long)(left % 1000000000)};
+        const struct timespec most = clock_timespec(until - now);
         syscall(SYS_futex, &f->later, FUTEX_WAIT_PRIVATE, state, until ? &most : NULL, NULL, 0);
     }
 }

@@ -227,21 +227,11 @@ static int look_after(struct file *f, uint32_t holder, uint64_t until)
 /* Waits until what is in the log now is in the file. */
 static int wait_for_records(struct file *f)
 {
-    const unsigned slots = under_way_slots(&f->shared);
-    const uint64_t until = clock_ns() + reservation_patience_ms() * 1000000;
-    for (unsigned slot = 0; slot < slots; slot++)
-        if (under_way_wait(f, slot, offsetof(struct shared_thread, records), look_after, until) < 0)
-            return -1;
-    return 0;
+    return under_way_wait_all(f, offsetof(struct shared_thread, records), look_after,
+                              clock_ns() + reservation_patience_ms() * 1000000);
 }
 
 static const char in_log[] = "what is in the log";
-
-/* The number of the last commit that is visible. */
-static uint64_t shown(const struct file *f)
-{
-    return __atomic_load_n(&f->shared.header->undo.shown, __ATOMIC_ACQUIRE);
-}
 
 int log_settle_size(struct file *f)
 {
@@ -465,7 +455,7 @@ static bool has_early(const struct file *f)
 
 int log_await(struct file *f, const struct ato_promise *promise)
 {
-    if (promise->end > sync_tail(f) || promise->number > shown(f))
+    if (promise->end > sync_tail(f) || promise->number > log_shown(f).number)
         return report_error(EINVAL, "the promise is not one of %s as it is mapped now",
                             f->pairing.path);
     if (sync_wait(f, promise->end) < 0)
@@ -478,11 +468,11 @@ struct ato_promise log_visible(struct file *f)
 {
     enum { PAUSES = 1 << 16 }; /* some 100 ms */
     const struct page_state *showing = &f->shared.header->undo.showing;
-    const uint64_t before = shown(f);
+    const uint64_t before = log_shown(f).number;
     const uint32_t holder = __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE);
     /* What the caller has read may be of a commit that is just becoming visible, and has no number yet. Not for ever: its process may be
      * stopped. */
-    for (unsigned i = 0; i < PAUSES && holder && shown(f) == before &&
+    for (unsigned i = 0; i < PAUSES && holder && log_shown(f).number == before &&
                          __atomic_load_n(&showing->holder, __ATOMIC_ACQUIRE) == holder;
          i++)
         if (reservation_await(f, showing, i) < 0)

@@ -52,7 +52,7 @@ static inline struct ato_promise log_shown(const struct file *f)
 /* The promise of all that is visible. */
 struct ato_promise log_visible(struct file *f);
 
-/* Makes all that is visible durable. It is, and waits for nobody's sync, if it was no early commit. */
+/* Makes all that is visible durable. It waits for a sync only if an early commit is visible: all others are durable. */
 static inline int log_settle(struct file *f)
 {
     const struct shared_undo *u = &f->shared.header->undo;

@@ -34,11 +34,9 @@ int number_commits(struct file *f)
      * here, or it has seen that commits have numbers. */
     if (!persist_barrier())
         return report_error(ENOSYS, "the kernel has no membarrier(2), which snapshots need");
-    const unsigned slots = under_way_slots(&f->shared);
-    const uint64_t until = clock_ns() + reservation_patience_ms() * 1000000;
-    for (unsigned slot = 0; slot < slots; slot++)
-        if (under_way_wait(f, slot, offsetof(struct shared_thread, commits), look_after, until) < 0)
-            return -1;
+    if (under_way_wait_all(f, offsetof(struct shared_thread, commits), look_after,
+                           clock_ns() + reservation_patience_ms() * 1000000) < 0)
+        return -1;
     __atomic_store_n(&f->shared.header->numbered, UNDO_READY, __ATOMIC_RELEASE);
     return 0;
 }

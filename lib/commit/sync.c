@@ -10,7 +10,6 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 int sync_check_length(struct file *f)
@@ -92,9 +91,7 @@ static void wait_turn(struct shared_log *l, uint32_t turn, uint64_t end)
 {
     enum { SLEEP_NS = 10 * 1000 * 1000 };
     const bool now = end <= __atomic_load_n(&l->target, __ATOMIC_RELAXED);
-    const uint64_t until = clock_ns() + SLEEP_NS;
-    const struct timespec limit = {.tv_sec = (time_t)(until / 1000000000),
-                                   .tv_nsec = (long)(until % 1000000000)};
+    const struct timespec limit = clock_timespec(clock_ns() + SLEEP_NS);
     __atomic_fetch_add(&l->asleep, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &l->turn, FUTEX_WAIT_BITSET, turn, &limit, NULL,
             bit_of(now ? turn : turn + 2));

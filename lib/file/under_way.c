@@ -30,3 +30,14 @@ int under_way_wait(struct file *f, unsigned slot, size_t counter,
     }
     return 0;
 }
+
+int under_way_wait_all(struct file *f, size_t counter,
+                       int (*look_after)(struct file *f, uint32_t holder, uint64_t until),
+                       uint64_t until)
+{
+    const unsigned slots = under_way_slots(&f->shared);
+    for (unsigned slot = 0; slot < slots; slot++)
+        if (under_way_wait(f, slot, counter, look_after, until) < 0)
+            return -1;
+    return 0;
+}

@@ -36,6 +36,11 @@ int under_way_wait(struct file *f, unsigned slot, size_t counter,
                    int (*look_after)(struct file *f, uint32_t holder, uint64_t until),
                    uint64_t until);
 
+/* The same for all processes that use the file. */
+int under_way_wait_all(struct file *f, size_t counter,
+                       int (*look_after)(struct file *f, uint32_t holder, uint64_t until),
+                       uint64_t until);
+
 /* Where the calling thread counts its commits to the file. */
 static inline struct tally under_way_of(const struct file *f)
 {

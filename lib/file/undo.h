@@ -26,9 +26,9 @@
  *
  * The table is an object of its own in shared memory, `/ato-<id>-<generation>-s`: 512 lines of 8 words. The first line tells how
  * many are in use. Each other line belongs to a process, which keeps a lock on the byte of the object that has the line's number.
- * The words of such a line are entries, one for each snapshot of the process. An entry is a value of enum undo_entry; or UNDO_BEGINNING
- * with a number, while the snapshot begins; then the number of the snapshot. Every user who may read the file may write to the table. So
- * nothing in it is trusted: a wrong value can cost other processes memory, or their snapshots, and can lead to no wrong byte.
+ * The words of such a line are entries, one for each snapshot of the process. An entry without a snapshot, or with one
+ * that was given up, is a value of enum undo_entry. While a snapshot begins it is UNDO_BEGINNING with a number, and from then on the
+ * number of the snapshot. Every user who may read the file may write to the table. So nothing in it is trusted: a wrong value can cost other processes memory, or their snapshots, and can lead to no wrong byte.
  *
  * The undo area ends the object of the page states: UNDO_BUCKETS heads of lists, then copies of pages. The holder of `showing` changes it;
  * others read without a lock. A reader copies the bytes of a copy and looks then whether it still is the one that it was. If it
