@@ -312,11 +312,13 @@ TEST_P(SpaceOfMany, FileOfMoreThanHalfADiskIsMadePlain)
         fill_but(ballast, static_cast<off_t>(way.kept * PAGE));
         const bool gives_back = way.domain == ATO_DOMAIN_PMEM;
         EXPECT_EQ(unmap(m, way.threads), gives_back ? 0 : ENOSPC) << ato_errormsg();
-        if (!gives_back)
+        if (!gives_back) {
             EXPECT_EQ(m.read(), whole(way.pages));
+        }
         make_room();
-        if (!gives_back)
+        if (!gives_back) {
             EXPECT_EQ(unmap(m, way.threads), 0) << ato_errormsg();
+        }
         EXPECT_EQ(read_file(file), whole(way.pages));
     }
 }

@@ -58,8 +58,9 @@ class SqliteRelaxedCommits : private OnADisk, public Lab
     void TearDown() override
     {
         for (const Db *db : {&one, &two})
-            if (db->handle)
+            if (db->handle) {
                 EXPECT_EQ(db->text("PRAGMA integrity_check"), "ok");
+            }
         one.close();
         two.close();
         other.close();

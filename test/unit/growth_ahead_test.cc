@@ -119,8 +119,9 @@ TEST_F(GrowthAhead, IsCutBackWhenTheGrowthIsOver)
         way.cut(m);
         const uint64_t size = m.base ? static_cast<uint64_t>(ato_size(m.base)) : content.size();
         EXPECT_EQ(size_of(path), size);
-        if (m.base)
+        if (m.base) {
             ASSERT_EQ(m.unmap(ATO_UNMAP_SPATIAL), 0) << m.sentence;
+        }
         content.resize(size);
         EXPECT_EQ(read_file(path), content);
     }

@@ -152,8 +152,9 @@ TEST_F(LogFolder, WithoutTheFolderTheFileIsRefused)
     ASSERT_EQ(rename(folder.c_str(), away.c_str()), 0);
     ASSERT_EQ(mkdir(folder.c_str(), 0700), 0); // the empty folder on which it is mounted
     for (const bool there : {true, false}) {
-        if (!there)
+        if (!there) {
             ASSERT_EQ(rmdir(folder.c_str()), 0);
+        }
         for (const ato_options &o : {options(), here(), options(ATO_DOMAIN_DISK)}) {
             Mapped m(file, o);
             EXPECT_FALSE(m);

@@ -124,8 +124,9 @@ TEST_F(RelaxedFile, AreWholeAndStaySoAtEachOfTheirSteps)
     Mapped m(file, opt());
     ASSERT_TRUE(m && Snap(m.base)) << m.sentence;
     for (int n = 0;; n++) {
-        if (n % 2) // its pages are in the file
+        if (n % 2) { // its pages are in the file
             ASSERT_EQ(ato_deploy(m.base, SIZE), 0) << ato_errormsg();
+        }
         const Piece piece = {2 * PAGE - 60, pattern(PAGE + 200, 7u + unsigned(n))};
         const Bytes before = content;
         put(content, {piece});
@@ -352,10 +353,12 @@ TEST_F(RelaxedFile, OfManyPagesAreRightWithLittleMemoryAndTakeFewSyncs)
         for (int i = 0; i < N; i++) {
             const size_t n = 1 + random() % (i % 50 ? 6000 : 40000);
             ASSERT_TRUE(write(m, {random() % (SIZE - n), pattern(n, random())})) << m.sentence;
-            if (i % 16 == 0)
+            if (i % 16 == 0) {
                 ASSERT_TRUE(m.read() == content) << i;
-            if (i % 16 == 8)
+            }
+            if (i % 16 == 8) {
                 ASSERT_TRUE(Snap(m.base).copy() == content) << i;
+            }
         }
         EXPECT_GT(syncs.n(), 10) << "there was room enough";
         EXPECT_LT(syncs.take(), N / 2) << "as often as for ordinary commits";
