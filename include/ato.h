@@ -102,6 +102,22 @@ enum ato_format {
 #define ATO_NO_FAULT_HANDLER 0x40u
 /* Writes and transactions through the mapping are relaxed (below). */
 #define ATO_RELAXED 0x200u
+/*
+ * The view is private to the mapping, and writable: the program loads and stores by plain instructions, and ato_msync() commits what it has
+ * stored, as one atomic step. ato_memcpy() and the other calls that write cannot write to it (EINVAL); out of it they read what is
+ * committed. The mapping needs PROT_WRITE. Not with ATO_EPOCHS.
+ *
+ *   Others     Other mappings and processes see commits, never stores. A page without stores of this process since its last
+ *              commit shows what others commit at once. If two have changed a slice, the later commit counts. What a process stores while
+ *              another one's commit of the page is under way counts as stored before that commit.
+ *   Threads    A commit has all that any thread of the process had stored when it began, and nothing later: a thread that stores in its
+ *              range meanwhile waits until it is over, in a handler of SIGSEGV, which the first such mapping installs (not with
+ *              ATO_NO_FAULT_HANDLER: then threads must not store during ato_msync()). A system call that stores there meanwhile, as read(2)
+ *              may, fails with EFAULT. A signal handler must not store there.
+ *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory.
+ *   The end    ato_munmap() commits, exit(3) and a kill do not.
+ */
+#define ATO_PLAIN_STORES 0x400u
 /* 0x10, 0x80 and 0x100 are in ato_engine.h */
 
 /*
@@ -125,6 +141,9 @@ enum ato_format {
 /* ato_munmap() modes */
 #define ATO_UNMAP_FAST    0 /* keep the reflection: unmapping and the next mapping are O(1) */
 #define ATO_UNMAP_SPATIAL 1 /* deploy everything and remove the reflection: a plain file */
+/* With either of them, by |: of a mapping with ATO_PLAIN_STORES: forget what was stored since its last commit. Without it ato_munmap()
+ * commits that first; if it cannot, it fails as ato_msync(), and the file stays mapped. */
+#define ATO_UNMAP_DISCARD 2
 
 /* ato_set_log() levels */
 #define ATO_LOG_ERROR   0
@@ -162,7 +181,7 @@ struct ato_options {
 
 struct ato_unmap_options {
     size_t struct_size; /* sizeof(struct ato_unmap_options) */
-    int mode;           /* ATO_UNMAP_FAST or ATO_UNMAP_SPATIAL */
+    int mode;           /* ATO_UNMAP_FAST or ATO_UNMAP_SPATIAL; | ATO_UNMAP_DISCARD */
     unsigned threads;   /* spatial: threads that deploy; 0: chosen by size and CPUs */
     /* Called from time to time while a spatial unmap deploys, by one thread at a time: bytes of the
      * file processed so far, and its size. Must not call libato or fork(). May be NULL. */
@@ -392,8 +411,21 @@ int ato_snapshot_end(ato_snapshot *snapshot);
  * ENOMEM: not within a mapping.
  * With ATO_EPOCHS: commits all writes through the mapping since the last call (whatever the range and
  * flags), as one atomic step, durable when it returns. If it fails (errors of ato_tx_commit()) the
- * epoch stays open. Since 0.1. */
+ * epoch stays open.
+ *
+ * With ATO_PLAIN_STORES: commits what was stored to the pages of the range, of any number, as one atomic step: the slices that
+ * differ. Durable when it returns; with MS_ASYNC it is a relaxed commit (ATO_RELAXED). The memory of the pages is given back; after
+ * MS_ASYNC with the next call. What was stored behind the end of the file is not committed. If it fails, nothing is committed, and the
+ * stores are still there (after EIO: as for ato_memcpy()):
+ *   ENOSPC, ENOMEM, EIO, ETIMEDOUT  as ato_memcpy()
+ *   ESTALE    others changed pages with stores, and there was no memory to keep what these were made from (snapshot_bytes, /dev/shm):
+ *             ato_plain_discard() all of the mapping
+ * Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
+
+/* Forget what was stored to the pages of a range of a mapping with ATO_PLAIN_STORES since its last commit: they show what is committed.
+ * 0, or -1 with EINVAL (another mapping), ENOMEM (not within a mapping), and as ato_msync(). Since 0.1. */
+int ato_plain_discard(void *addr, size_t n);
 
 /* Set the read policy (enum ato_read_policy) of the mapping that `addr` lies in, also while other threads use it. A
  * call that is under way uses the old one or the new. Makes nothing durable. EINVAL: not in a mapping, or an unknown

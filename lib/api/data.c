@@ -3,6 +3,7 @@
  * The public calls that move data. They find the mapping of each side of a copy, and check that the whole
  * side lies in it: the functions that they call rely on a valid mapping and offset.
  */
+#include "lib/api/stores.h"
 #include "lib/api/write.h"
 #include "lib/commit/deploy.h"
 #include "lib/commit/log.h"
@@ -312,17 +313,14 @@ int ato_reclaim(void *addr, size_t n)
     return run_for_pages(addr, n, "given back", reclaim_range);
 }
 
-int ato_msync(void *addr, size_t n, int flags)
+/* Checks a range of whole pages. Returns its mapping, and sets *offset in its view; NULL with EINVAL, ENOMEM. */
+static struct mapping *find_pages(const void *addr, size_t n, uint64_t *offset)
 {
-    const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
     uint64_t at = (uint64_t)(uintptr_t)addr;
     char name[TABLE_ADDRESS];
-    if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
-        return report_error(EINVAL, "msync flags 0x%x are not valid", (unsigned)flags);
     if (at % PAGE_BYTES)
-        return report_error(EINVAL, "%p is not the beginning of a page", addr);
+        return report_null(EINVAL, "%p is not the beginning of a page", addr);
     struct mapping *m = table_find(addr);
-    CALL_ON(call, m);
     /* In whole pages: the length it was made with, or up to the end of the file if it has grown beyond that. */
     uint64_t from = 0, length = 0;
     if (m) {
@@ -331,9 +329,40 @@ int ato_msync(void *addr, size_t n, int flags)
         length = lesser(size > m->offset ? size - m->offset : 0, m->reach);
         length = layout_pages(length > m->length ? length : m->length) * PAGE_BYTES;
     }
+    *offset = from;
     if (!m || from > length || n > length - from)
-        return report_error(ENOMEM, "[%s, +%zu) does not lie in a mapping",
-                            table_address(name, addr), n);
+        return report_null(ENOMEM, "[%s, +%zu) does not lie in a mapping",
+                           table_address(name, addr), n);
+    return m;
+}
+
+int ato_plain_discard(void *addr, size_t n)
+{
+    uint64_t offset;
+    struct mapping *m = find_pages(addr, n, &offset);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    return mapping_has_stores(m)
+               ? stores_discard(m, offset, n)
+               : report_error(EINVAL, "the mapping at %p has no ATO_PLAIN_STORES", addr);
+}
+
+int ato_msync(void *addr, size_t n, int flags)
+{
+    const int known = MS_SYNC | MS_ASYNC | MS_INVALIDATE;
+    uint64_t offset;
+    if ((flags & ~known) || (flags & (MS_SYNC | MS_ASYNC)) == (MS_SYNC | MS_ASYNC))
+        return report_error(EINVAL, "msync flags 0x%x are not valid", (unsigned)flags);
+    struct mapping *m = find_pages(addr, n, &offset);
+    if (!m)
+        return -1;
+    CALL_ON(call, m);
+    const bool relaxed = mapping_has_stores(m) && (flags & MS_ASYNC);
+    if (mapping_has_stores(m) && stores_commit(m, offset, n, relaxed) < 0)
+        return -1;
+    if (relaxed)
+        return 0;
     if (m->epoch && epoch_commit(m) < 0)
         return -1;
     /* Early and relaxed commits may be visible, and not durable. */

@@ -4,6 +4,7 @@
  */
 #include "lib/api/files.h"
 #include "lib/api/options.h"
+#include "lib/api/stores.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
 #include "lib/file/table.h"
@@ -37,8 +38,9 @@ static int map_view(struct mapping *m, int fd, void *hint)
     if (!m->base)
         return window_no_room(errno, length, "a mapping of ", m->file->pairing.path);
     m->reserved = (length + TABLE_GRAIN - 1) & ~(TABLE_GRAIN - 1);
-    if (domain_map(m->file->persist.domain, m->base, length, PROT_READ, fd, (off_t)m->offset) ==
-        MAP_FAILED) {
+    if (mapping_has_stores(m) ? stores_map(m, length, fd) < 0
+                              : domain_map(m->file->persist.domain, m->base, length, PROT_READ, fd,
+                                           (off_t)m->offset) == MAP_FAILED) {
         report_errno(errno, "cannot map descriptor %d", fd);
         KEEP_ERRNO();
         window_give_back(m->base, m->reserved);
@@ -51,6 +53,13 @@ static int map_view(struct mapping *m, int fd, void *hint)
     return 0;
 }
 
+static void give_back(struct mapping *m)
+{
+    KEEP_ERRNO();
+    table_put(m->base, m->reserved, NULL);
+    window_give_back(m->base, m->reserved);
+}
+
 static struct mapping *new_mapping(const struct file_wish *w)
 {
     struct mapping *m = process_is_set_up ? calloc(1, sizeof(*m)) : NULL;
@@ -58,7 +67,8 @@ static struct mapping *new_mapping(const struct file_wish *w)
         return report_null(ENOMEM, "no memory to map a file");
     m->length = w->length;
     m->offset = w->end - w->length;
-    m->writable = w->writable;
+    m->writable = w->writable && !(w->options->flags & ATO_PLAIN_STORES);
+    pthread_mutex_init(&m->stores_lock, NULL);
     /* A mapping of a read-only descriptor does not deploy. */
     m->reader = w->access != O_RDWR;
     m->policy = m->reader ? ATO_READ_GATHER : w->options->read_policy;
@@ -118,11 +128,13 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
     if (refused || options_complete(&o, opt, fd) < 0)
         return MAP_FAILED;
     const bool writes = access == O_RDWR && !(o.flags & ATO_PLAIN);
-    if ((prot & PROT_WRITE) && !writes) {
-        report_error(EACCES,
-                     "PROT_WRITE needs a descriptor that is open for writing, and no ATO_PLAIN; "
-                     "descriptor %d is read-only",
-                     fd);
+    if (((prot & PROT_WRITE) || (o.flags & ATO_PLAIN_STORES)) && !writes) {
+        report_error(
+            EACCES,
+            "PROT_WRITE, as ATO_PLAIN_STORES, needs a descriptor that is open for writing, "
+            "and no ATO_PLAIN; "
+            "descriptor %d is read-only",
+            fd);
         return MAP_FAILED;
     }
     const struct file_wish w = {.options = &o,
@@ -149,9 +161,13 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
         if (map_view(m, fd, hint) == 0) {
             table_put(m->base, m->reserved, m);
             base = m->base;
-        } else {
-            files_undo(m->file);
         }
+        if (base != MAP_FAILED && mapping_has_stores(m) && stores_open(m) < 0) {
+            give_back(m);
+            base = MAP_FAILED;
+        }
+        if (base == MAP_FAILED)
+            files_undo(m->file);
     }
     if (base == MAP_FAILED)
         release_mapping(m);
@@ -202,8 +218,10 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
     struct ato_unmap_options o;
     if (options_take(&o, sizeof(o), opt, "ato_unmap_options") < 0)
         return -1;
-    if (o.mode != ATO_UNMAP_FAST && o.mode != ATO_UNMAP_SPATIAL)
+    if (o.mode & ~(ATO_UNMAP_SPATIAL | ATO_UNMAP_DISCARD))
         return report_error(EINVAL, "unmap mode %d is not known", o.mode);
+    const bool discards = o.mode & ATO_UNMAP_DISCARD;
+    o.mode &= ~ATO_UNMAP_DISCARD;
     mutex_lock(MUTEX_FILES);
     struct mapping *m = table_find(addr);
     int r = -1;
@@ -219,14 +237,18 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
         report_error(EBUSY,
                      "an open transaction, epoch or snapshot uses the mapping at %p: end it first",
                      addr);
-    } else {
+    } else if (discards && !mapping_has_stores(m)) {
+        report_error(EINVAL, "ATO_UNMAP_DISCARD is for mappings with ATO_PLAIN_STORES");
+    } else if (discards || !mapping_has_stores(m) || gives_up(m) ||
+               stores_commit(m, 0, m->reach, false) == 0) {
         bool kept;
         CALLS_NONE(m);
+        if (mapping_has_stores(m) && m->file->mappings > 1)
+            stores_close(m);
         r = files_leave(m->file, &o, &kept);
         KEEP_ERRNO();
         if (!kept) {
-            table_put(m->base, m->reserved, NULL);
-            window_give_back(m->base, m->reserved);
+            give_back(m);
             release_mapping(m);
         }
     }

@@ -168,8 +168,11 @@ int options_complete(struct ato_options *o, const struct ato_options *given, int
         return report_error(EINVAL, "durability domain %d is not known", o->domain);
     const unsigned both = ATO_PREFER_FILE | ATO_PREFER_REFLECTION;
     if (o->flags & ~(ATO_NO_RTM | ATO_EPOCHS | ATO_RELAXED | ATO_BORROW_FD | ATO_ANY_FILE_SYSTEM |
-                     ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | both))
+                     ATO_NO_FAULT_HANDLER | ATO_MASK_FIRST | ATO_PLAIN | ATO_PLAIN_STORES | both))
         return report_error(EINVAL, "option flags 0x%x are not known", o->flags);
+    if ((o->flags & ATO_PLAIN_STORES) && (o->flags & (ATO_EPOCHS | ATO_PLAIN | ATO_RELAXED)))
+        return report_error(EINVAL, "ATO_PLAIN_STORES excludes ATO_EPOCHS, ATO_PLAIN and "
+                                    "ATO_RELAXED (ato_msync() with MS_ASYNC is relaxed)");
     if ((o->flags & both) == both)
         return report_error(EINVAL, "ATO_PREFER_FILE and ATO_PREFER_REFLECTION exclude each other");
     if (o->max_size > LAYOUT_MAX_BYTES)

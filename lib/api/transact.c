@@ -6,6 +6,7 @@
  * another thread than the one before.
  */
 #include "lib/api/options.h"
+#include "lib/api/stores.h"
 #include "lib/commit/log.h"
 #include "lib/commit/store.h"
 #include "lib/file/calls.h"
@@ -313,6 +314,8 @@ int ato_ftruncate(void *addr, off_t size)
     if (r == 0)
         r = tx_make_durable(t);
     tx_unmake(t);
+    if (r == 0 && mapping_has_stores(m))
+        stores_trim(m);
     return r;
 }
 

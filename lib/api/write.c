@@ -9,6 +9,7 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/commit/log.h"
+#include "lib/commit/stores.h"
 #include "lib/file/space.h"
 #include "lib/file/undo.h"
 #include "lib/page/page_set_reserve.h"
@@ -35,10 +36,12 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
     changed.pending = 1; /* what show_begin() saves */
+    struct stores_change stores;
     if ((f->logged ? log_show_begin : show_begin)(f, &changed, 1, false, &number) < 0) {
         under_way_end(under_way);
         return -1;
     }
+    stores_change_begin(&stores, f, &changed, 1, 0, number != 0);
     page_mark_changing(at->state);
     persist_store_word(&f->persist, word, value);
     if (f->logged)
@@ -50,6 +53,7 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     if (f->logged && number) /* as show() */
         undo_raise(f, number);
     page_unmark_changed(at->state, number);
+    stores_change_end(&stores);
     show_end(f, number);
     under_way_end(under_way);
     if (r == 0)
@@ -86,9 +90,18 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     file_note_written(f);
     /* The write is committed. If its slices cannot be deployed now, since the medium fails, which the next call reports, it stays
      * committed. */
-    if (flags & ATO_EAGER)
+    if ((flags & ATO_EAGER) || store_views_any(f))
         (void)deploy_committed(f, h);
     return 0;
+}
+
+void write_home(const struct held_page *at)
+{
+    struct page_set set;
+    page_set_init(&set);
+    set.small[0] = *at;
+    set.n = 1;
+    (void)deploy_committed(at->file, &set);
 }
 
 int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from, bool repeats,

@@ -5,6 +5,7 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/store.h"
+#include "lib/file/store_views.h"
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 
@@ -12,6 +13,9 @@
  * crash at any moment leaves nothing of it in the reflection. The page counts as flipping meanwhile: a reader must not see what
  * is not durable yet (I4). Returns 1 if the slice is valid in the reflection, and nothing was written. */
 int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const char *bytes);
+
+/* After a commit of a held page: brings it home, for programs with plain stores (store_views.h). */
+void write_home(const struct held_page *at);
 
 /* write_bytes() for all but the common case. */
 int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
@@ -64,6 +68,11 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
             r = f->logged
                     ? commit_page_to_log(m, &stored, show_is_relaxed(m, flags))
                     : commit_page(&at, at.pending == touched ? slices : bitmap_count(at.pending));
+            if (__builtin_expect(file_is_numbered(f), 0) && r == 0 && store_views_any(f)) {
+                struct held_page home = stored;
+                home.pending = 0;
+                write_home(&home);
+            }
         } else {
             r = file_check(f); /* what was compared may have been zeros (fault.h) */
         }

@@ -8,6 +8,7 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/log.h"
+#include "lib/commit/stores.h"
 #include "lib/file/page.h"
 #include "lib/file/place.h"
 #include "lib/file/space.h"
@@ -50,13 +51,18 @@ static int copy_home(struct held_page *at)
 /* Deploys all slices of the held pages of the file. No held page has a pending mask. Returns 0; -1 with errno. */
 static int deploy_held(struct file *f, struct page_set *h)
 {
+    struct stores_change stores;
     int r = 0;
+    stores_change_begin(&stores, f, h->pages, h->n, h->own_views, false);
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
     for (uint64_t i = 0; i < h->n; i++)
         if (h->pages[i].file == f && copy_home(&h->pages[i]) < 0)
             r = -1;
     /* The pages that were copied may flip even if others failed. */
-    return commit_each_page(f, h) < 0 ? -1 : r;
+    if (commit_each_page(f, h) < 0)
+        r = -1;
+    stores_change_end(&stores);
+    return r;
 }
 
 int deploy_committed(struct file *f, struct page_set *h)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/early.h"
 
+#include "lib/file/store_views.h"
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/fsops.h"
@@ -115,8 +116,15 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
         return report_errno(errno, "cannot find the length of %s", f->pairing.path);
     if (page * PAGE_BYTES >= to.size)
         return 1;
+    struct store_look look;
+    store_look_begin(&look, f, 0);
+    char *kept = store_look_before(&look, page);
     /* persist-order L2 (log.h): `bytes` is durable in the log. */
-    if (homecoming_write(&to, page, ALL, bytes) < 0)
+    const int r = homecoming_write(&to, page, ALL, bytes);
+    if (kept)
+        store_look_after(&look, page, kept);
+    store_look_end(&look);
+    if (r < 0)
         return -1;
     /* No mark: the early copy and the file have the same bytes, and the copy is used anew only when the page has another version. */
     page_set_bitmap(s, 0);

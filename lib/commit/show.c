@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/show.h"
 
+#include "lib/commit/stores.h"
 #include "lib/file/page.h"
+#include "lib/file/space.h"
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 
@@ -24,13 +26,24 @@ uint64_t show_number(struct file *f, const struct held_page *pages, uint64_t n)
     return u.number;
 }
 
+/* What changes comes home at once where programs have plain stores: the original needs the space. */
+static int make_home(struct file *f, const struct held_page *pages, uint64_t n)
+{
+    struct space_run run = {.file = f};
+    for (uint64_t i = 0; i < n; i++)
+        if (pages[i].pending &&
+            space_run_add(&run, pages[i].page, ~pages[i].state->flags & PAGE_O_ALLOCATED) < 0)
+            return -1;
+    return space_run_end(&run);
+}
+
 int show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool late,
                uint64_t *number)
 {
     *number = 0;
     if (!file_is_numbered(f))
         return 0;
-    if (show_take(f, late) < 0)
+    if ((store_views_any(f) && make_home(f, pages, n) < 0) || show_take(f, late) < 0)
         return -1;
     *number = show_number(f, pages, n);
     return 0;
@@ -53,8 +66,11 @@ void show(const struct commit *c, uint64_t number)
     struct page_set *h = c->set;
     struct file *f = c->m->file;
     struct shared_header *header = f->shared.header;
+    struct stores_change stores = {.any = false};
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
+    if (f->logged)
+        stores_change_begin(&stores, f, h->pages, h->n, h->own_views, number != 0);
     if (c->resizes)
         page_turn_mark(&header->sizing);
     for (uint64_t i = 0; i < h->n; i++) {
@@ -96,4 +112,5 @@ void show(const struct commit *c, uint64_t number)
         seam_point(SEAM_FLIPPED, h);
         page_unmark_changed(at->state, number);
     }
+    stores_change_end(&stores);
 }

@@ -65,18 +65,34 @@ static inline int store_make_space(struct file *f, uint64_t offset, uint64_t n, 
 uint64_t store_slices(struct file *f, struct homes homes, uint64_t bitmap, uint64_t pending,
                       unsigned begin, unsigned n, const char *src, bool skip_equal, bool cold);
 
+/* The homes to store to of a held page: it may just have got a place, or gets memory now. */
+static inline void store_find_homes(struct held_page *at)
+{
+    if (__builtin_expect(at->file->sparse, 0))
+        at->homes = file_homes_of(at->file, at->page, at->state);
+    if (__builtin_expect(at->file->logged, 0) && at->homes.word) {
+        at->homes.r = scratch_take(at->file);
+        at->homes.word = NULL;
+    }
+}
+
+/* Stores the slices of `mask`, of the page `bytes`. Returns the new pending mask. */
+static inline uint64_t store_mask(struct held_page *at, const char *bytes, uint64_t mask)
+{
+    const bool cold = store_is_cold(at->file, at->state, PAGE_BYTES);
+    store_find_homes(at);
+    persist_scatter(&at->file->persist, at->homes.o, at->homes.r, bytes, page_set_seen(at), mask,
+                    cold); /* I2 */
+    return at->pending | mask;
+}
+
 /* Stores n bytes to a held page, from `begin` on. flags: ATO_SKIP_EQUAL. Returns its new pending mask. */
 static inline uint64_t store_page(struct held_page *at, unsigned begin, unsigned n,
                                   const char *bytes, unsigned flags)
 {
     const bool cold = store_is_cold(at->file, at->state, n);
     const uint64_t mask = bitmap_touched(begin, n);
-    if (__builtin_expect(at->file->sparse, 0)) /* it may just have got a place */
-        at->homes = file_homes_of(at->file, at->page, at->state);
-    if (__builtin_expect(at->file->logged, 0) && at->homes.word) {
-        at->homes.r = scratch_take(at->file);
-        at->homes.word = NULL;
-    }
+    store_find_homes(at);
     if (__builtin_expect((begin | n) % SLICE_BYTES || (flags & ATO_SKIP_EQUAL), 0))
         return store_slices(at->file, at->homes, page_set_seen(at), at->pending, begin, n, bytes,
                             flags & ATO_SKIP_EQUAL, cold);

@@ -109,16 +109,25 @@ struct mapping {
     uint64_t quick;
     uint64_t reserved; /* bytes of address space */
     uint64_t offset;   /* of base in the file, bytes */
-    bool writable;
-    bool reader;    /* made with a read-only descriptor: changes nothing */
-    int policy;     /* enum ato_read_policy; read by policy_of() */
-    unsigned flags; /* ato_options.flags */
+    bool writable;     /* by calls */
+    bool reader;       /* made with a read-only descriptor: changes nothing */
+    int policy;        /* enum ato_read_policy; read by policy_of() */
+    unsigned flags;    /* ato_options.flags */
     struct open_count open[THREAD_SHARED + 1];
     unsigned calls; /* calls under way; counted in builds with assertions (calls.h) */
     /* For ATO_EPOCHS (epoch.h); else NULL. */
     struct tx *epoch;
     pthread_mutex_t epoch_lock;
+    /* For ATO_PLAIN_STORES (stores.h): its number in shared_header.views, and what commits by it take turns with. */
+    unsigned view;
+    pthread_mutex_t stores_lock;
 };
+
+/* Is its view private, for plain stores? */
+static inline bool mapping_has_stores(const struct mapping *m)
+{
+    return m->flags & ATO_PLAIN_STORES;
+}
 
 /* Another thread may change the policy (ato_set_read_policy()), so code that needs it twice loads it
  * once. Relaxed: it publishes no other data, and each policy is right at any moment. */

@@ -123,8 +123,19 @@ struct shared_undo {
     uint64_t made; /* those that have space */
     uint64_t hand; /* where the next free one is looked for */
     uint32_t edition;          /* odd: the lists are being changed */
+    uint32_t kept;             /* UNDO_PRIVATE: there may be such copies */
     struct page_state showing; /* held while a commit with a number becomes visible */
 };
+
+/* A mapping with ATO_PLAIN_STORES (store_views.h). Its holder is stored last. */
+struct shared_view {
+    uint32_t holder; /* its process, as in page_state.holder */
+    uint32_t
+        lost; /* others changed a page that it has a copy of, and what the page was before is not kept */
+    uint64_t base;         /* its address in that process */
+    uint64_t first, pages; /* of the file */
+};
+enum { SHARED_VIEWS = 64 };
 
 struct page_group {
     struct page_state pages[GROUP_PAGES];
@@ -216,6 +227,8 @@ struct shared_header {
     struct page_state sizing;
     struct shared_log log;
     struct shared_undo undo;
+    uint64_t views_used; /* a bit for each of `views` that is in use */
+    struct shared_view views[SHARED_VIEWS];
 };
 
 static_assert(sizeof(struct page_state) == 32, "two to a cache line");
@@ -224,7 +237,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 24
+#define SHARED_VERSION 25
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */

@@ -40,9 +40,9 @@ struct mapping *table_expect(const void *addr)
 struct mapping *table_find_to_change(const void *addr)
 {
     struct mapping *m = table_expect(addr);
-    if (m && !m->writable)
-        report_error(EACCES, "the mapping at %p was made for reading only", addr);
-    return m && m->writable ? m : NULL;
+    if (m && !m->writable && !mapping_has_stores(m))
+        return report_null(EACCES, "the mapping at %p was made for reading only", addr);
+    return m;
 }
 
 static uint64_t whole(uint64_t n)

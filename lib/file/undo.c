@@ -14,9 +14,10 @@
 /* A saved page. */
 struct undo_copy {
     uint64_t page, from; /* `from`: the number of its content */
-    uint64_t until;      /* of the commit that has changed it then; UNDO_EARLY; 0: free */
-    uint32_t next;       /* in the list of its bucket: an index of a copy, + 1; 0: none */
-    char pad[64 - 28];
+    uint64_t until; /* of the commit that has changed it then; UNDO_EARLY, UNDO_PRIVATE; 0: free */
+    uint32_t next;  /* in the list of its bucket: an index of a copy, + 1; 0: none */
+    uint64_t views; /* UNDO_PRIVATE: for which it is kept */
+    char pad[64 - 40];
     char bytes[PAGE_BYTES];
 };
 
@@ -65,6 +66,8 @@ static bool is_needed(const struct shared *s, uint64_t from, uint64_t until)
  * begins meanwhile would find (mutant TABLE_FIRST of early.pml). */
 static bool is_kept(const struct shared *s, const struct undo_copy *c)
 {
+    if (c->until == UNDO_PRIVATE)
+        return c->views & __atomic_load_n(&s->header->views_used, __ATOMIC_RELAXED);
     return c->until > __atomic_load_n(&s->header->undo.moment, __ATOMIC_ACQUIRE) ||
            (c->until && is_needed(s, c->from, c->until));
 }
@@ -464,6 +467,69 @@ int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
         __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
     }
     return 0;
+}
+
+/* ---- what private copies were made from ---- */
+
+char *undo_private_room(struct file *f, uint64_t page)
+{
+    struct shared *s = &f->shared;
+    uint64_t i;
+    const struct undo u = {.f = f};
+    struct undo_copy *c = undo_map(f) == 0 ? find_free(s, &i, true) : NULL;
+    if (!c)
+        return NULL;
+    change(&u);
+    uint32_t *head = head_of(s, page);
+    __atomic_store_n(&c->page, page, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->from, UINT64_MAX, __ATOMIC_RELAXED); /* no snapshot sees it */
+    __atomic_store_n(&c->next, *head, __ATOMIC_RELAXED);
+    __atomic_store_n(head, (uint32_t)i + 1, __ATOMIC_RELEASE);
+    undo_saved(&u);
+    return c->bytes;
+}
+
+void undo_private_put(struct file *f, char *bytes, uint64_t views)
+{
+    struct undo_copy *c = copy_of(bytes);
+    c->views = views;
+    if (views)
+        f->shared.header->undo.kept = 1;
+    __atomic_store_n(&c->until, views ? UNDO_PRIVATE : 0, __ATOMIC_RELEASE);
+}
+
+const char *undo_private_find(struct file *f, uint64_t page, unsigned view)
+{
+    struct shared *s = &f->shared;
+    const char *oldest = NULL;
+    struct undo_copy *c;
+    unsigned n = 0;
+    if (!s->header->undo.kept || undo_map(f) < 0)
+        return NULL;
+    /* The newest one comes first. */
+    for (uint32_t at = *head_of(s, page); at && n < LONGEST && (c = copy_at(s, at - 1));
+         at = c->next, n++)
+        if (c->page == page && c->until == UNDO_PRIVATE && (c->views >> view & 1))
+            oldest = c->bytes;
+    return oldest;
+}
+
+void undo_private_drop(struct file *f, uint64_t page, unsigned view)
+{
+    struct shared *s = &f->shared;
+    struct undo_copy *c;
+    if (!s->header->undo.kept || undo_map(f) < 0)
+        return;
+    const bool all = page == UINT64_MAX;
+    uint64_t at = all ? s->header->undo.made : *head_of(s, page);
+    for (uint64_t n = 0; at && n < (all ? UINT64_MAX : LONGEST) && (c = copy_at(s, at - 1));
+         at = all ? at - 1 : c->next, n++) {
+        if ((c->page != page && !all) || c->until != UNDO_PRIVATE)
+            continue;
+        c->views &= ~(1ull << view);
+        if (!c->views)
+            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+    }
 }
 
 /* ---- a snapshot ---- */

@@ -53,8 +53,9 @@ enum {
 /* shared_header.numbered. While it is UNDO_BEGUN, commits may be under way that have no number. */
 enum { UNDO_BEGUN = 1, UNDO_READY };
 
-/* undo_copy.until: the copy is the newest content of the page (early.h). */
-#define UNDO_EARLY UINT64_MAX
+/* undo_copy.until: the copy is the newest content of the page (early.h); it is kept for mappings with plain stores (store_views.h). */
+#define UNDO_EARLY   UINT64_MAX
+#define UNDO_PRIVATE (UINT64_MAX - 2)
 
 /* The default of snapshot_bytes. */
 #define UNDO_BYTES (256ull << 20)
@@ -125,6 +126,20 @@ void undo_forget(struct file *f, uint64_t page, struct page_state *s);
  * Returns 0; -1: visit() has, or not all copies can be mapped. */
 int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
                                                  struct page_state *s, const char *bytes));
+
+/* ---- what private copies were made from (store_views.h). With `showing`, as those above ---- */
+
+/* Returns room for a copy of a page, which no snapshot and no reader sees; NULL: there is none. */
+char *undo_private_room(struct file *f, uint64_t page);
+
+/* It is kept for these views; 0: for none. */
+void undo_private_put(struct file *f, char *bytes, uint64_t views);
+
+/* Returns the oldest copy of the page that is kept for the view; NULL: there is none. */
+const char *undo_private_find(struct file *f, uint64_t page, unsigned view);
+
+/* None of the page is kept for the view any more; UINT64_MAX: none of any page. */
+void undo_private_drop(struct file *f, uint64_t page, unsigned view);
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };

@@ -37,6 +37,7 @@ struct page_set {
     uint64_t n, room;
     struct taken_lane lane; /* for the coming commit; .of is NULL if there is none */
     uint32_t tag;           /* of the transaction that has the pages; 0: none */
+    uint64_t own_views;     /* whose stores it commits (store_views.h); a mask */
     /* Non-NULL after stores whose pending bits were cleared: a fence is needed before release (W4). */
     const struct persist *forgotten;
     struct held_page small[PAGE_SET_SMALL];
@@ -86,6 +87,7 @@ static inline void page_set_init(struct page_set *h)
     h->room = PAGE_SET_SMALL;
     h->lane.of = NULL;
     h->tag = 0;
+    h->own_views = 0;
     h->forgotten = NULL;
 }
 

@@ -23,6 +23,16 @@ int range_outside(const struct mapping *m, const void *addr, size_t n)
                         addr, n);
 }
 
+int range_not_writable(const struct mapping *m, const void *addr)
+{
+    return mapping_has_stores(m)
+               ? report_error(EINVAL,
+                              "the mapping at %p has ATO_PLAIN_STORES: store there by plain "
+                              "instructions, and commit with ato_msync()",
+                              addr)
+               : report_error(EACCES, "the mapping at %p is for reading only", addr);
+}
+
 int range_check_again(struct range *s, const void *addr, size_t n)
 {
     struct file *f = s->m->file;

@@ -19,6 +19,7 @@ struct range {
  * file is poisoned. */
 int range_outside(const struct mapping *m, const void *addr, size_t n);
 int range_none(const void *a, const void *b);
+int range_not_writable(const struct mapping *m, const void *addr);
 
 /* For calls that move no bytes. Returns 0; -1 with EINVAL if neither address lies in a mapping, or just behind one. */
 int range_empty(const void *a, const void *b);
@@ -74,7 +75,7 @@ char *range_copy_buffer(uint64_t n);
 
 static inline int range_check_writable(const struct mapping *m, const void *addr)
 {
-    return m->writable ? 0 : report_error(EACCES, "the mapping at %p is for reading only", addr);
+    return __builtin_expect(m->writable, 1) ? 0 : range_not_writable(m, addr);
 }
 
 static inline void range_count_write(struct mapping *m, uint64_t n)

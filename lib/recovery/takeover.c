@@ -9,6 +9,7 @@
 #include "lib/file/attach.h"
 #include "lib/file/clock.h"
 #include "lib/file/page.h"
+#include "lib/file/store_views.h"
 #include "lib/file/under_way.h"
 #include "lib/file/undo.h"
 #include "reflection/media/fsops.h"
@@ -33,6 +34,7 @@ struct dead_page {
         page; /* DEAD_SIZE: this is `sizing`, the state of the size; DEAD_LOCK: one of the log's, which has no content */
     uint64_t value; /* its bitmap, or the size, as on the media */
     bool showed;    /* marked as flipping when its holder died */
+    char *kept;     /* store_look_before() */
 };
 
 struct dead {
@@ -111,8 +113,8 @@ static int begin_number(struct dead *p)
     uint32_t holder = 0;
     p->undo = (struct undo){.f = f};
     p->commits = was_committing(&f->shared, p->holder);
-    if (!file_is_numbered(f) ||
-        (!p->commits && !f->logged)) /* with a log pages come home meanwhile */
+    /* With a log, or plain stores, pages come home meanwhile. */
+    if (!file_is_numbered(f) || (!p->commits && !f->logged && !store_views_any(f)))
         return 0;
     p->took = __atomic_compare_exchange_n(&showing->holder, &holder, p->holder, false,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
@@ -174,6 +176,23 @@ static bool held(const struct dead *p, const struct page_state *s)
     return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == p->holder;
 }
 
+/* The file itself changes, for those that have plain stores (store_views.h). */
+static void look_before(struct dead *p, struct store_look *l)
+{
+    store_look_begin(l, p->file, 0);
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (p->pages[i].page < DEAD_LOCK && p->pages[i].state->version)
+            p->pages[i].kept = store_look_before(l, p->pages[i].page);
+}
+
+static void look_after(struct dead *p, struct store_look *l)
+{
+    for (uint64_t i = 0; i < p->npages; i++)
+        if (p->pages[i].kept)
+            store_look_after(l, p->pages[i].page, p->pages[i].kept);
+    store_look_end(l);
+}
+
 /* If the dead process was appending: its record may be whole, and the tail not moved. It counts then, since a recovery would find it.
  * Returns 0; -1 with a sentence. */
 static int note_tail(const struct dead *p)
@@ -201,6 +220,7 @@ static int replay_log(struct dead *p)
     struct file *f = p->file;
     struct shared_log *l = &f->shared.header->log;
     struct log_range range;
+    struct store_look look;
     int r = 1;
     /* persist-order L2 (log.h) */
     if (file_fdatasync(f, f->pairing.reflection, "what a dead process committed") < 0)
@@ -208,16 +228,20 @@ static int replay_log(struct dead *p)
     /* At a checkpoint it may have written a header, which is durable now, and not noted that in shared memory. */
     if ((held(p, &l->checking) && file_load_log(f) < 0) || note_tail(p) < 0)
         return -1;
+    look_before(p, &look);
     while (r > 0) {
         range = (struct log_range){.end = __atomic_load_n(&l->tail, __ATOMIC_ACQUIRE),
                                    .size = LOG_NO_SIZE};
-        if (file_log(f, &range.log) < 0)
-            return -1;
+        if (file_log(f, &range.log) < 0) {
+            r = -1;
+            break;
+        }
         range.position = range.log.header.start;
         if (range.position > range.end) /* a checkpoint came between */
             continue;
         r = log_replay_last(&range, f->pairing.original, was_held, p, &l->start, f->pairing.path);
     }
+    look_after(p, &look);
     /* explorer: tear word survives: the record says the size, until a checkpoint has made the word durable. */
     if (r == 0 && range.size != LOG_NO_SIZE && was_held(p, DEAD_SIZE))
         persist_store_word(&p->media.persist, (uint64_t *)(p->media.manifest + MANIFEST_SIZE_WORD),
@@ -297,6 +321,44 @@ static int note_all(struct dead *p)
 
 /* ---- what becomes visible ---- */
 
+/* Is the page to come home? Its commit has made the space (show_begin()). */
+static bool comes_home(const struct file *f, const struct dead_page *at)
+{
+    return at->page < DEAD_LOCK && at->state->version && at->state->bitmap &&
+           (at->state->flags & PAGE_O_ALLOCATED) &&
+           (at->page + 1) * PAGE_BYTES <= __atomic_load_n(&f->viewed, __ATOMIC_ACQUIRE);
+}
+
+/* With plain stores: the dead process has not brought home what it committed. As deploy.c does. */
+static void bring_home(struct dead *p)
+{
+    struct file *f = p->file;
+    struct store_look look;
+    if (f->logged || !store_views_any(f))
+        return;
+    look_before(p, &look);
+    for (uint64_t i = 0; i < p->npages; i++) {
+        const struct dead_page *at = &p->pages[i];
+        if (!comes_home(f, at))
+            continue;
+        const struct homes homes = file_homes_of(f, at->page, at->state);
+        persist_home(&f->persist, homes.o, homes.r, at->state->bitmap, false);
+    }
+    persist_fence(&f->persist); /* W1 */
+    for (uint64_t i = 0; i < p->npages; i++) {
+        const struct dead_page *at = &p->pages[i];
+        if (!comes_home(f, at))
+            continue;
+        uint64_t *word = file_homes_of(f, at->page, at->state).word;
+        persist_store_word(&f->persist, word, 0);
+        if (flush(p, word) < 0)
+            __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
+        page_set_bitmap(at->state, 0);
+    }
+    persist_fence(&f->persist); /* W2 */
+    look_after(p, &look);
+}
+
 /* Reloads all from the media, and changes it in memory; marks stay. A failure poisons the file: it is then unknown what the
  * media have. */
 static void reload(struct dead *p)
@@ -322,6 +384,7 @@ static void reload(struct dead *p)
             page_set_bitmap(at->state, at->value);
         }
     }
+    bring_home(p);
 }
 
 /* Takes all marks off, and frees pages and size. */

@@ -4,6 +4,7 @@
 #include "lib/commit/commit.h"
 #include "lib/commit/deploy.h"
 #include "lib/commit/log.h"
+#include "lib/file/store_views.h"
 #include "lib/page/handle.h"
 #include "lib/page/page_set_reserve.h"
 #include "lib/transaction/claim.h"
@@ -65,8 +66,8 @@ int tx_commit_early(struct tx *t, struct ato_promise *promise)
     for (unsigned i = 0; r == 0 && !t->written && promise && i < t->nmappings; i++)
         if (t->mappings[i]->file->logged)
             *promise = log_visible(t->mappings[i]->file);
-    /* What was not written eagerly may lack space, and stays where it is. */
-    if (r == 0 && t->eager)
+    /* What was not written eagerly may lack space, and stays where it is. (With plain stores show_begin() has made it.) */
+    if (r == 0 && t->written && (t->eager || store_views_any(t->written->file)))
         (void)deploy_committed(t->written->file, &t->set);
     return r;
 }

@@ -4,9 +4,13 @@
 #include "reflection/media/bitmap.h"
 #include "reflection/media/report.h"
 
+#include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- the views ---- */
 
@@ -20,6 +24,9 @@ struct range {
 enum { RANGES = 1 << 15 };
 static struct range ranges[RANGES];
 static unsigned used;
+
+struct fault_target fault_stores;
+static uint32_t stopped; /* ranges of its views where stores wait; a futex */
 
 pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -81,6 +88,7 @@ void fault_forget_all(void)
 {
     for (unsigned i = 0; i < used; i++)
         set(&ranges[i], 0, 0, NULL);
+    stopped = 0;
 }
 
 /* Returns the target of the view in which the address lies; NULL: none. A view does not go away while a thread is in a call that uses it:
@@ -149,9 +157,16 @@ void fault_poisons(struct fault_target *t, uint32_t *poisoned, bool read_only)
 
 /* ---- the handler ---- */
 
-/* What the program had before. It changes no more when the handler is installed, except for SA_RESETHAND. */
-static struct sigaction before;
-static bool is_installed;
+/* Of SIGBUS and SIGSEGV: what the program had before. It changes no more when the handler is installed, except for SA_RESETHAND. */
+static struct handler {
+    struct sigaction before;
+    bool is_installed;
+} on_bus, on_segv;
+
+static struct handler *handler_of(int signal)
+{
+    return signal == SIGBUS ? &on_bus : &on_segv;
+}
 
 /* The file is poisoned first: a thread that reads zeros from the new page sees `poisoned` after that. One page at a time, also where
  * a larger one of persistent memory is lost: the next access beside it faults again. */
@@ -159,7 +174,7 @@ static bool handle(void *address)
 {
     struct fault_target *t = find((uint64_t)(uintptr_t)address);
     char *page = page_of(address);
-    if (!t)
+    if (!t || t == &fault_stores)
         return false;
     __atomic_store_n(&t->met, true, __ATOMIC_RELAXED);
     if (t->poisoned && page_of(t->poisoned) == page)
@@ -175,9 +190,10 @@ static bool handle(void *address)
 /* Does what the kernel would do without the handler. `repeats`: the access is made again when the handler returns. */
 static void pass_on(int signal, siginfo_t *info, void *context, bool repeats)
 {
-    const struct sigaction action = before;
+    struct sigaction *before = &handler_of(signal)->before;
+    const struct sigaction action = *before;
     if (action.sa_flags & SA_RESETHAND)
-        before = (struct sigaction){.sa_handler = SIG_DFL};
+        *before = (struct sigaction){.sa_handler = SIG_DFL};
     if (action.sa_handler == SIG_IGN && !repeats)
         return;
     if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
@@ -197,24 +213,66 @@ static void pass_on(int signal, siginfo_t *info, void *context, bool repeats)
         action.sa_handler(signal);
 }
 
+/* Waits while stores to the view of plain stores must not be made. It may be over already. */
+static bool waits(const siginfo_t *info)
+{
+    if (info->si_code != SEGV_ACCERR || find((uint64_t)(uintptr_t)info->si_addr) != &fault_stores)
+        return false;
+    const uint32_t n = __atomic_load_n(&stopped, __ATOMIC_ACQUIRE);
+    if (n)
+        (void)syscall(SYS_futex, &stopped, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
+    return true;
+}
+
+int fault_stop_stores(void *at, size_t n)
+{
+    __atomic_fetch_add(&stopped, 1, __ATOMIC_SEQ_CST);
+    if (mprotect(at, n, PROT_READ) == 0)
+        return 0;
+    KEEP_ERRNO();
+    fault_go_on(at, n);
+    return -1;
+}
+
+void fault_go_on(void *at, size_t n)
+{
+    (void)mprotect(at, n, PROT_READ | PROT_WRITE); /* a part of it may be */
+    __atomic_fetch_sub(&stopped, 1, __ATOMIC_SEQ_CST);
+    (void)syscall(SYS_futex, &stopped, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     KEEP_ERRNO();
     /* Codes below 1 are of signals that a process sent. BUS_MCEERR_AO tells of lost memory that nobody has accessed. */
     const bool repeats = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
-    if (!repeats || info->si_code == BUS_ADRALN || !handle(info->si_addr))
+    const bool done =
+        repeats &&
+        (signal == SIGSEGV ? waits(info) : info->si_code != BUS_ADRALN && handle(info->si_addr));
+    if (!done)
         pass_on(signal, info, context, repeats);
+}
+
+static void install(int signal)
+{
+    struct handler *h = handler_of(signal);
+    struct sigaction own = {.sa_sigaction = on_fault};
+    pthread_mutex_lock(&fault_lock);
+    if (!h->is_installed && sigaction(signal, NULL, &h->before) == 0) {
+        /* SA_NODEFER: poison() may fault. SA_ONSTACK: a thread with an alternate stack may have no room on the other one. */
+        sigemptyset(&own.sa_mask);
+        own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (h->before.sa_flags & SA_RESTART);
+        h->is_installed = sigaction(signal, &own, &h->before) == 0;
+    }
+    pthread_mutex_unlock(&fault_lock);
 }
 
 void fault_install(void)
 {
-    struct sigaction own = {.sa_sigaction = on_fault};
-    pthread_mutex_lock(&fault_lock);
-    if (!is_installed && sigaction(SIGBUS, NULL, &before) == 0) {
-        /* SA_NODEFER: poison() may fault. SA_ONSTACK: a thread with an alternate stack may have no room on the other one. */
-        sigemptyset(&own.sa_mask);
-        own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (before.sa_flags & SA_RESTART);
-        is_installed = sigaction(SIGBUS, &own, &before) == 0;
-    }
-    pthread_mutex_unlock(&fault_lock);
+    install(SIGBUS);
+}
+
+void fault_install_for_stores(void)
+{
+    install(SIGSEGV);
 }

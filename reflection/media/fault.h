@@ -50,6 +50,20 @@ void fault_poisons(struct fault_target *target, uint32_t *poisoned, bool read_on
 /* munmap(); the view may be noted. NULL: does nothing. */
 void fault_unmap(void *at, size_t n);
 
+/*
+ * ---- Plain stores ----
+ *
+ * While a commit of plain stores is under way other threads must not store there: its pages are read-only then, and a store faults. The
+ * handler of SIGSEGV, which is installed for the first such view, waits until the commit is over; then the store is made again. A system call
+ * that stores there fails with EFAULT instead.
+ */
+extern struct fault_target fault_stores; /* the target of such views */
+void fault_install_for_stores(void);
+
+/* Lets stores to whole pages of such a view wait, or go on. Returns 0; -1 with errno. */
+int fault_stop_stores(void *at, size_t n);
+void fault_go_on(void *at, size_t n);
+
 /* In a forked child, which has none of the views. With fault_lock. */
 void fault_forget_all(void);
 

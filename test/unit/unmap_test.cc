@@ -258,8 +258,8 @@ TEST_F(UnmapOptions, AreChecked)
     ato_unmap_options o = {};
     refused(ato_munmap_opt(m.base, SIZE, &o), "struct_size");
     o.struct_size = sizeof(o);
-    o.mode = 2;
-    refused(ato_munmap_opt(m.base, SIZE, &o), "mode 2");
+    o.mode = 4;
+    refused(ato_munmap_opt(m.base, SIZE, &o), "mode 4");
     refused(ato_munmap(m.base, SIZE, -1), "mode -1");
     EXPECT_EQ(m.read(0, 100), pattern(100, 1)); // still there
 }

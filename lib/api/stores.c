@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A commit holds all pages that were stored to, also those in which nothing differs, so that nobody changes the original meanwhile. Other
+ * threads of the process that store there wait from before the copying until the copies of pages are given back: what they stored in
+ * between would be lost then.
+ */
+#include "lib/api/stores.h"
+
+#include "lib/commit/deploy.h"
+#include "lib/commit/log.h"
+#include "lib/commit/number.h"
+#include "lib/commit/store.h"
+#include "lib/file/private_pages.h"
+#include "lib/file/store_views.h"
+#include "lib/file/undo.h"
+#include "lib/page/handle.h"
+#include "lib/page/page_set_reserve.h"
+#include "lib/read/range.h"
+#include "lib/transaction/claim.h"
+#include "lib/transaction/tx.h"
+#include "reflection/media/heap.h"
+#include "reflection/media/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+
+/* ---- the view ---- */
+
+int stores_map(struct mapping *m, uint64_t length, int fd)
+{
+    if (mmap(m->base, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,
+             (off_t)m->offset) == MAP_FAILED)
+        return -1;
+    madvise(m->base, length, MADV_DONTFORK);
+    if (!(m->flags & ATO_NO_FAULT_HANDLER)) {
+        fault_install_for_stores();
+        fault_watch(m->base, length, &fault_stores);
+    }
+    return 0;
+}
+
+static void give_showing(struct file *f)
+{
+    page_release(&f->shared.header->undo.showing);
+}
+
+int stores_open(struct mapping *m)
+{
+    struct file *f = m->file;
+    if (show_take(f, false) < 0)
+        return -1;
+    const int view = store_view_open(m);
+    give_showing(f);
+    if (view < 0)
+        return -1;
+    m->view = (unsigned)view;
+    /* Waits for the commits that have not seen the view. All others bring home what they change. */
+    const uint64_t pages = layout_pages(file_size(f));
+    if (number_commits(f) < 0 || (pages && deploy_range(f, 0, pages - 1) < 0)) {
+        stores_close(m);
+        return -1;
+    }
+    f->shared.header->views[m->view].lost = 0;
+    return 0;
+}
+
+void stores_close(struct mapping *m)
+{
+    store_view_close(m->file, m->view);
+}
+
+/* ---- what was stored ---- */
+
+struct stores {
+    struct mapping *m;
+    struct tx *t;
+    char *at; /* the range, whole pages of the view */
+    uint64_t n;
+    struct private_run *runs; /* pages from `at` on with stores */
+    uint64_t nruns;
+    bool stopped; /* other threads wait */
+};
+
+static char *page_of(const struct mapping *m, uint64_t page)
+{
+    return m->base + (page * PAGE_BYTES - m->offset);
+}
+
+/* Pages behind the end of the file are given back. */
+static int find(struct stores *s)
+{
+    struct mapping *m = s->m;
+    const uint64_t size = file_size(m->file), from = (uint64_t)(s->at - m->base) + m->offset;
+    const uint64_t pages = size > from ? layout_pages(size - from) : 0;
+    free(s->runs);
+    s->runs = NULL;
+    s->nruns = 0;
+    if (private_pages_find(s->at, s->n / PAGE_BYTES, &s->runs, &s->nruns) < 0)
+        return -1;
+    while (s->nruns && s->runs[s->nruns - 1].end > pages) {
+        struct private_run *last = &s->runs[s->nruns - 1];
+        const uint64_t first = last->first > pages ? last->first : pages;
+        madvise(s->at + first * PAGE_BYTES, (last->end - first) * PAGE_BYTES, MADV_DONTNEED);
+        last->end = first;
+        s->nruns -= last->first == first;
+    }
+    return 0;
+}
+
+static uint64_t count_pages(const struct stores *s)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->nruns; i++)
+        n += s->runs[i].end - s->runs[i].first;
+    return n;
+}
+
+/* Holds them. */
+static int reserve(struct stores *s)
+{
+    struct file *f = s->m->file;
+    struct page_span *spans HEAP = malloc(s->nruns * sizeof(*spans));
+    const uint64_t first = ((uint64_t)(s->at - s->m->base) + s->m->offset) / PAGE_BYTES;
+    if (!spans)
+        return report_error(ENOMEM, "no memory to commit what was stored");
+    for (uint64_t i = 0; i < s->nruns; i++) {
+        const struct private_run *r = &s->runs[i];
+        spans[i] = (struct page_span){f, first + r->first, first + r->end - 1,
+                                      (first + r->end - 1) * PAGE_BYTES + 1};
+    }
+    return page_set_reserve(&s->t->set, spans, (unsigned)s->nruns);
+}
+
+/* Finds and holds all pages with stores. Then other threads wait, and there are no more of these. */
+static int hold(struct stores *s)
+{
+    enum {
+        TRIES = 3
+    }; /* with threads that store elsewhere in between; then they wait from the beginning */
+    for (unsigned i = 0;; i++) {
+        page_set_release_from(&s->t->set, 0);
+        if (find(s) < 0)
+            return -1;
+        if (s->nruns && reserve(s) < 0)
+            return -1;
+        if (s->stopped || __libc_single_threaded || (s->m->flags & ATO_NO_FAULT_HANDLER))
+            return 0;
+        if (fault_stop_stores(s->at, s->n) < 0)
+            return report_errno(errno, "cannot make %s read-only for a commit",
+                                s->m->file->pairing.path);
+        s->stopped = true;
+        const uint64_t held = count_pages(s);
+        if (find(s) < 0)
+            return -1;
+        if (count_pages(s) == held)
+            return 0;
+        if (i < TRIES) {
+            fault_go_on(s->at, s->n);
+            s->stopped = false;
+        }
+    }
+}
+
+static int begin(struct stores *s, struct mapping *m, uint64_t from, uint64_t n, unsigned flags)
+{
+    *s = (struct stores){.m = m,
+                         .at = m->base + from,
+                         .n = layout_pages(n) * PAGE_BYTES,
+                         .t = handle_make(thread_id(), ATO_TX_READ_COMMITTED | flags)};
+    if (!s->t)
+        return -1;
+    s->t->max_pages = UINT64_MAX;
+    s->t->set.own_views = 1ull << m->view;
+    pthread_mutex_lock(&m->stores_lock);
+    if (claim_mapping(s->t, m, true) == 0 && hold(s) == 0)
+        return 0;
+    return -1;
+}
+
+static int end(struct stores *s, int r)
+{
+    KEEP_ERRNO();
+    if (!s->t)
+        return r;
+    tx_unmake(s->t);
+    s->t->set.own_views = 0;
+    if (s->stopped)
+        fault_go_on(s->at, s->n);
+    free(s->runs);
+    pthread_mutex_unlock(&s->m->stores_lock);
+    return r;
+}
+
+/* ---- the commit ---- */
+
+/* Stores the slices of a held page that differ from what its copy was made from. Returns how many bytes these are. */
+static uint64_t stage(const struct mapping *m, struct held_page *at, uint64_t size)
+{
+    struct file *f = at->file;
+    const struct copy_kernel *k = f->persist.kernel;
+    const char *is = page_of(m, at->page), *was = undo_private_find(f, at->page, m->view);
+    char last[PAGE_BYTES];
+    const uint64_t left = size - at->page * PAGE_BYTES;
+    if (left < PAGE_BYTES) { /* behind the end there are zeros */
+        memcpy(last, is, left);
+        memset(last + left, 0, PAGE_BYTES - left);
+        is = last;
+    }
+    was = was ? was : file_o(f, at->page);
+    const uint64_t mask = k->differing(was, was, is, 0, UINT64_MAX);
+    if (mask)
+        at->pending = store_mask(at, is, mask);
+    return bitmap_count(mask) * SLICE_BYTES;
+}
+
+static int make_space(const struct stores *s)
+{
+    struct space_run run = {.file = s->m->file};
+    for (uint64_t i = 0; i < s->t->set.n; i++) {
+        const struct held_page *at = &s->t->set.pages[i];
+        if (space_run_add(&run, at->page, store_needs(at->state, UINT64_MAX, true)) < 0)
+            return -1;
+    }
+    return space_run_end(&run);
+}
+
+/* Also of a relaxed commit whose content is not in the file yet: the view keeps the copy, which was made from itself then. */
+static void keep(struct mapping *m, const struct held_page *at)
+{
+    struct file *f = m->file;
+    char *room = undo_private_room(f, at->page);
+    if (!room)
+        f->shared.header->views[m->view].lost = 1;
+    else
+        f->persist.kernel->plain(room, page_of(m, at->page), PAGE_BYTES);
+    if (room)
+        undo_private_put(f, room, 1ull << m->view);
+}
+
+/* Gives the copies back, with `showing` if others may change what is kept: from now on the view shows the file again. `early`: also where the
+ * file does not have the newest content yet. */
+static void give_back(const struct stores *s, bool early)
+{
+    struct mapping *m = s->m;
+    struct file *f = m->file;
+    const struct page_set *h = &s->t->set;
+    for (uint64_t i = 0, n; i < h->n; i += n) {
+        const struct held_page *at = &h->pages[i];
+        n = 1;
+        undo_private_drop(f, at->page, m->view);
+        if (!early && undo_is_early(f, at->state)) {
+            keep(m, at);
+            continue;
+        }
+        while (i + n < h->n && at[n].page == at->page + n &&
+               (early || !undo_is_early(f, at[n].state))) {
+            undo_private_drop(f, at[n].page, m->view);
+            n++;
+        }
+        madvise(page_of(m, at->page), n * PAGE_BYTES, MADV_DONTNEED);
+    }
+}
+
+/* Is a page of a relaxed commit among those with stores? A commit that is not relaxed brings it home. */
+static bool has_early(const struct stores *s)
+{
+    const struct file *f = s->m->file;
+    bool any = false;
+    for (uint64_t i = 0; i < s->t->set.n && f->logged; i++)
+        any |= undo_is_early(f, s->t->set.pages[i].state);
+    return any;
+}
+
+static int commit(struct stores *s, bool relaxed)
+{
+    struct mapping *m = s->m;
+    struct file *f = m->file;
+    const uint64_t size = file_size(f);
+    uint64_t bytes = 0;
+    if (f->shared.header->views[m->view].lost)
+        return report_error(
+            ESTALE,
+            "others changed pages of %s in which this process had stored, and there was no memory "
+            "(snapshot_bytes, ATO_SNAPSHOT_BYTES, /dev/shm) to tell the changes apart: "
+            "ato_plain_discard() all of the mapping, and store again",
+            f->pairing.path);
+    if (make_space(s) < 0)
+        return -1;
+    /* Somebody who brings an early copy home does not hold the page. */
+    const bool shows = f->logged || f->shared.header->undo.kept;
+    if (shows && show_take(f, false) < 0)
+        return -1;
+    for (uint64_t i = 0; i < s->t->set.n; i++)
+        bytes += stage(m, &s->t->set.pages[i], size);
+    if (shows)
+        give_showing(f);
+    if (file_check(f) < 0)
+        return -1;
+    s->t->written = m;
+    s->t->eager = !relaxed;
+    file_note_written(f);
+    if (tx_make_durable(s->t) < 0)
+        return -1;
+    if (shows && show_take(f, true) < 0)
+        return -1;
+    give_back(s, false);
+    if (shows)
+        give_showing(f);
+    if (bytes)
+        range_count_write(m, bytes);
+    return 0;
+}
+
+/* begin(), and no page has an early copy: those come home by a checkpoint, for which no page may be held. */
+static int begin_at_home(struct stores *s, struct mapping *m, uint64_t from, uint64_t n)
+{
+    int r = begin(s, m, from, n, 0);
+    if (r < 0 || !has_early(s))
+        return r;
+    end(s, 0);
+    s->t = NULL;
+    return log_checkpoint(m->file) < 0 ? -1 : begin(s, m, from, n, 0);
+}
+
+int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed)
+{
+    struct stores s;
+    int r = relaxed ? begin(&s, m, from, n, ATO_RELAXED) : begin_at_home(&s, m, from, n);
+    if (r == 0 && s.nruns)
+        r = commit(&s, relaxed);
+    return end(&s, r);
+}
+
+int stores_discard(struct mapping *m, uint64_t from, uint64_t n)
+{
+    struct stores s;
+    int r = begin_at_home(&s, m, from, n);
+    if (r == 0 && show_take(m->file, false) < 0)
+        r = -1;
+    if (r == 0) {
+        give_back(&s, true);
+        give_showing(m->file);
+        if (from == 0 && n >= m->length)
+            m->file->shared.header->views[m->view].lost = 0;
+    }
+    return end(&s, r);
+}
+
+void stores_trim(struct mapping *m)
+{
+    const uint64_t size = file_size(m->file), end = m->offset + m->reach;
+    const uint64_t keep = size > m->offset ? layout_pages(size - m->offset) * PAGE_BYTES : 0;
+    if (size >= end)
+        return;
+    madvise(m->base + keep, layout_pages(m->reach) * PAGE_BYTES - keep, MADV_DONTNEED);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mappings with ATO_PLAIN_STORES: what the program has stored to its private view is committed by ato_msync(). store_views.h tells what the
+ * copies of pages are compared with.
+ */
+#ifndef ATO_LIB_API_STORES_H
+#define ATO_LIB_API_STORES_H
+
+#include "lib/file/file.h"
+
+/* Maps the view of a new mapping, which has its addresses: private and writable. Returns 0; -1 with errno. */
+int stores_map(struct mapping *m, uint64_t length, int fd);
+
+/* Lets all that commit to the file know of the view, and brings home what it shows. Returns 0; -1 with errno. */
+int stores_open(struct mapping *m);
+
+/* Before the mapping goes away, and its file stays. */
+void stores_close(struct mapping *m);
+
+/* Commits what was stored to the pages of [from, from + n), from the beginning of the view; `relaxed`: without waiting until it is durable.
+ * Returns 0; -1 with errno of ato_msync(). */
+int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed);
+
+/* Forgets what was stored there. Returns 0; -1 with errno. */
+int stores_discard(struct mapping *m, uint64_t from, uint64_t n);
+
+/* Forgets what was stored behind the end of the file: it may have become shorter. */
+void stores_trim(struct mapping *m);
+
+#endif
