@@ -49,15 +49,15 @@ struct record *record_open(const char *value)
     return r ? r : map((int)number, token);
 }
 
-/* Returns whether the bytes that are taken have the database. */
-static bool has(const struct record *r, const char *database, size_t n)
+/* Returns whether the bytes that are taken have the entry. */
+static bool has(const struct record *r, const char *entry, size_t n)
 {
     const uint32_t used = __atomic_load_n(&r->used, __ATOMIC_ACQUIRE);
-    const char *at = r->databases,
-               *end = at + (used < sizeof(r->databases) ? used : sizeof(r->databases));
+    const char *at = r->entries,
+               *end = at + (used < sizeof(r->entries) ? used : sizeof(r->entries));
     while ((size_t)(end - at) >= n) {
         const char *next = memchr(at, 0, (size_t)(end - at));
-        if (!next || (size_t)(next + 1 - at) > n || memcmp(at, database, n) != 0)
+        if (!next || (size_t)(next + 1 - at) > n || memcmp(at, entry, n) != 0)
             at = next ? next + 1 : end;
         else
             return true;
@@ -65,20 +65,29 @@ static bool has(const struct record *r, const char *database, size_t n)
     return false;
 }
 
-void record_add(struct record *r, const char *database)
+void record_add(struct record *r, const char *entry)
 {
-    const size_t n = strlen(database) + 1;
-    if (has(r, database, n))
+    const size_t n = strlen(entry) + 1;
+    if (has(r, entry, n))
         return;
     uint32_t at = __atomic_load_n(&r->used, __ATOMIC_RELAXED);
     do {
-        if (at > sizeof(r->databases) || n > sizeof(r->databases) - at) {
+        if (at > sizeof(r->entries) || n > sizeof(r->entries) - at) {
             __atomic_store_n(&r->lost, 1, __ATOMIC_RELAXED);
             return;
         }
     } while (!__atomic_compare_exchange_n(&r->used, &at, at + (uint32_t)n, false, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
-    memcpy(r->databases + at, database, n);
+    memcpy(r->entries + at, entry, n);
+}
+
+const char *record_next(const struct record *r, const char *at)
+{
+    const char *end = r->entries + (r->used < sizeof(r->entries) ? r->used : sizeof(r->entries));
+    at = at ? at + strnlen(at, (size_t)(end - at)) : r->entries;
+    while (at < end && !*at) /* a process may have died before it filled its bytes */
+        at++;
+    return at < end && memchr(at, 0, (size_t)(end - at)) ? at : NULL;
 }
 
 /* ---- of this process ---- */
@@ -106,11 +115,17 @@ void record_set(size_t fact)
         __atomic_store_n((uint32_t *)((char *)r + fact), 1, __ATOMIC_RELAXED);
 }
 
+void record_entry(const char *entry)
+{
+    struct record *r = get();
+    if (r)
+        record_add(r, entry);
+}
+
 void record_database(dev_t device, ino_t inode, const char *path)
 {
-    char database[PATH_MAX + 64];
-    struct record *r = get();
-    if (r && snprintf(database, sizeof(database), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode,
-                      path) < (int)sizeof(database))
-        record_add(r, database);
+    char entry[PATH_MAX + 64];
+    if (snprintf(entry, sizeof(entry), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode, path) <
+        (int)sizeof(entry))
+        record_entry(entry);
 }

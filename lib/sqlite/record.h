@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the processes below `ato sqlite` tell it: whether they use this VFS, and for which databases.
+ * What the processes below a command tell it: `ato sqlite`, whether they use this VFS, and for which databases.
  *
- * The record is memory that `ato sqlite` makes (memfd_create(2)) and all of its processes map. ATO_SQLITE_RECORD names it in
- * two ways: by a path in the /proc folder of `ato sqlite`, for programs that close descriptors; and by the descriptor of that
- * number in the process itself, for programs that may not look there because they run as another user. A token tells that a file
- * found so is the record. Without one, or when `ato sqlite` is gone, every call here does nothing.
+ * The record is memory that the command makes (memfd_create(2)) and all of its processes map. A variable names it in two ways:
+ * by a path in the /proc folder of the command, for programs that close descriptors; and by the descriptor of that number in the
+ * process itself, for programs that may not look there because they run as another user. A token tells that a file found so is
+ * the record. Without one, or when the command is gone, every call here does nothing.
  *
  * Trust: all of these processes can write anything to it. So its reader checks what it finds. Its size is sealed.
  */
@@ -16,7 +16,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Each preloaded library has a variable of its own. */
+#ifndef RECORD_VARIABLE
 #define RECORD_VARIABLE "ATO_SQLITE_RECORD"
+#endif
 
 enum { RECORD_BYTES = 1 << 20 };
 
@@ -26,21 +29,25 @@ struct record {
     uint32_t loaded;  /* a process has preloaded the library */
     uint32_t reached; /* SQLite has registered the VFS in a process */
     uint32_t opened;  /* a process has opened a database through it */
-    uint32_t lost;    /* no room for another database */
-    /* Bytes of `databases` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
+    uint32_t lost;    /* no room for another entry */
+    /* Bytes of `entries` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
     uint32_t used;
-    char databases[RECORD_BYTES - 36]; /* of each "DEVICE:INODE:PATH", in decimal, and a 0 */
+    char entries[RECORD_BYTES - 36]; /* strings; of each database "DEVICE:INODE:PATH", in decimal */
 };
 _Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the record");
 
 /* Maps the record that a value of the variable names. Returns NULL if there is none. */
 struct record *record_open(const char *value);
 
-/* Adds a database, unless it is there. */
-void record_add(struct record *r, const char *database);
+/* Adds an entry, unless it is there. */
+void record_add(struct record *r, const char *entry);
 
-/* For processes that may be below `ato sqlite`: in the record that the environment names, if there is one. */
+/* Returns the entry after `at`, NULL at first; NULL: there is none. */
+const char *record_next(const struct record *r, const char *at);
+
+/* For processes that may be below a command: in the record that the environment names, if there is one. */
 void record_set(size_t fact); /* offsetof() one of those that are only ever set */
+void record_entry(const char *entry);
 void record_database(dev_t device, ino_t inode, const char *path);
 
 #endif

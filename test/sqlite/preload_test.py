@@ -12,6 +12,7 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -216,7 +217,7 @@ class Tool(Lab):
 
     def test_says_if_the_programs_sqlite_was_not_reached(self):
         self.run_it(ATO, 'sqlite', 'true')
-        self.assertIn(f'true {NO_SQLITE}: neither it nor its children loaded', self.complaint)
+        self.assertIn(f'true {NO_SQLITE} before it ended: neither it nor its children loaded', self.complaint)
         self.assertEqual(self.complaint.count('\n'), 1)
         self.run_it(ATO, 'sqlite', '--require', 'true', status=123)
         self.run_it(ATO, 'sqlite', '--require', 'sh', '-c', 'exit 7', status=123)
@@ -232,15 +233,64 @@ class Tool(Lab):
         self.run_it(ATO, 'sqlite', '--require', 'sqlite3', ':memory:', 'SELECT 1', status=123)
         self.assertIn('opened no file', self.complaint)
         self.run_it(ATO, 'sqlite', 'sqlite3', ':memory:', 'SELECT 1')
-        self.assertEqual(self.complaint, '')
+        self.assertRegex(self.complaint, '^ato: sqlite3 opened no database through libato: .*\n$')
         if BUNDLED:
             self.assertEqual(self.run_it(ATO, 'sqlite', '--require', BUNDLED, self.path('b.db'), status=123), '')
-            self.assertIn(NO_SQLITE, self.complaint)
-        with open(self.path('a.c'), 'w', encoding='ascii') as source:
-            source.write('int main(void) { return 0; }')
-        if subprocess.run(['cc', '-static', '-o', 'static', 'a.c'], cwd=self.dir, check=False, capture_output=True).returncode == 0:
-            self.run_it(ATO, 'sqlite', '--require', './static', status=123)
-            self.assertIn('into a static program', self.complaint)
+            self.assertIn(f'{NO_SQLITE}: it has an SQLite compiled in', self.complaint)
+
+    def check_obstacle(self, why, *program, before=()):
+        """No library can be loaded into the program, which makes a file."""
+        made = self.path('in', 'made')
+        self.run_it(*before, ATO, 'sqlite', *program, made)
+        self.assertEqual(self.complaint, f'ato: {program[0]} {NO_SQLITE}: {why}\n')
+        os.remove(made)
+        self.run_it(*before, ATO, 'sqlite', '--require', *program, made, status=125)
+        self.assertIn(f'{program[0]} is not started, because of --require: {why}; if it', self.complaint)
+        self.assertFalse(os.path.exists(made))
+
+    def compile(self, name, *options):
+        with open(self.path('make.c'), 'w', encoding='ascii') as source:
+            source.write('#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char **words)\n'
+                         '{ return n > 2 && *words[1] == \'/\' ? execv(words[1], words + 1) : creat(words[n - 1], 0600) < 0; }\n')
+        self.run_it('cc', '-o', name, 'make.c', *options)
+
+    def test_says_that_a_program_is_static_and_does_not_start_it_if_it_has_to_be_reached(self):
+        static = 'is a static program, into which no library can be loaded'
+        self.compile('static', '-static')
+        self.compile('pie', '-static-pie')
+        for name, line in ('script', '#!./static'), ('scripts', '#! \t./script word'):
+            with open(self.path(name), 'w', encoding='ascii') as file:
+                file.write(line + '\n')
+            os.chmod(self.path(name), 0o755)
+        self.check_obstacle(f'it {static}', './static')
+        self.check_obstacle(f'it {static}', 'pie', before=['env', f'PATH=/nowhere::{os.environ["PATH"]}'])
+        self.check_obstacle(f'its interpreter ./static {static}', './scripts')
+        # A static program may start one that is reached; and the dynamic linker is no static program.
+        for words in ['./static'], ['--require', '/lib64/ld-linux-x86-64.so.2']:
+            self.run_it(ATO, 'sqlite', *words, shutil.which('sqlite3'), 'a.db', 'CREATE TABLE IF NOT EXISTS t(a)')
+            self.assertEqual(self.complaint, '')
+
+    def test_says_that_a_program_gets_other_rights(self):
+        if os.getuid() or not all(os.stat(p).st_mode & 1 for p in self.parents(PRELOAD)):
+            self.skipTest('not root, or others may not look into the folder of the build')
+        os.chmod(self.path('in'), 0o777)
+        home = tempfile.mkdtemp(dir='/var/tmp')
+        self.addCleanup(shutil.rmtree, home)
+        if os.statvfs(home).f_flag & os.ST_NOSUID:
+            self.skipTest('/var/tmp is mounted with nosuid')
+        os.chmod(home, 0o755)
+        os.chmod(self.dir, 0o755)
+        self.compile(f'{home}/set')
+        rights = 'it gets rights that you do not have (%s), so the dynamic linker ignores LD_PRELOAD'
+        other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+        for mode, what in (0o4755, 'set-user-ID'), (0o2755, 'set-group-ID'):
+            os.chmod(f'{home}/set', mode)
+            self.check_obstacle(rights % what, f'{home}/set', before=other)
+            self.run_it(*other, '--no-new-privs', ATO, 'sqlite', '--require', f'{home}/set', self.path('in', 'a'), status=123)
+        os.chmod(f'{home}/set', 0o755)
+        self.run_it(*other, ATO, 'sqlite', '--require', f'{home}/set', self.path('in', 'b'), status=123)
+        os.setxattr(f'{home}/set', 'security.capability', struct.pack('<5I', 0x2000000, 1, 0, 0, 0)) # CAP_CHOWN, permitted
+        self.check_obstacle(rights % 'file capabilities', f'{home}/set', before=other)
 
     def test_is_told_by_programs_that_close_descriptors_or_become_another_user_and_by_one_within(self):
         close = 'import os; os.closerange(3, 4096); '

@@ -6,13 +6,13 @@
  */
 #include "deploy.h"
 #include "gc.h"
+#include "preloaded.h"
 #include "program.h"
 #include "text.h"
 #include "tool.h"
 
 #include "lib/file/clock.h"
 #include "lib/sqlite/record.h"
-#include "reflection/pairing/identity.h"
 
 #include "ato.h"
 
@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,140 +29,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIBRARY "libato_sqlite_preload.so"
+static const struct preloading preloading = {"libato_sqlite_preload.so", "../../lib/sqlite",
+                                             "ATO_SQLITE_PATH", RECORD_VARIABLE};
 
-/* The last three as env(1): of the command itself, of a program that cannot be started, and of one that is not there. */
-enum {
-    NOT_PLAIN = 122,
-    NOT_REACHED = 123,
-    CANNOT_PREPARE = 125,
-    CANNOT_START = 126,
-    NOT_FOUND = 127
-};
+enum { NOT_PLAIN = 122 }; /* the exit status; the others of this command are those of preloaded.h */
 
-/* Finds the library: from the folder of this program, as both are installed, or in the folder of a build; or where it was to be
- * installed. */
-static bool find_library(char found[PATH_MAX])
+/* Returns whether SQLite is compiled into the program of that file. */
+static bool has_sqlite(const char *path)
 {
-    static const char *const places[] = {LIBDIR_FROM_TOOL, "../../lib/sqlite"};
-    char self[PATH_MAX], path[2 * PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n < 0 ? 0 : n] = 0;
-    const char *folder = dirname(self);
-    for (size_t i = 0; n > 0 && i < sizeof(places) / sizeof(*places); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s/" LIBRARY, folder, places[i]);
-        if (realpath(path, found))
-            return true;
-    }
-    return realpath(LIBDIR "/" LIBRARY, found) != NULL;
+    char format[32]; /* of each SQLite; put together here, for else this program would have it */
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const void *all = MAP_FAILED;
+    const int n = snprintf(format, sizeof(format), "sqlite_%s_%%s_%%d", "autoindex");
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        all = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const bool has = all != MAP_FAILED && memmem(all, (size_t)st.st_size, format, (size_t)n + 1);
+    if (fd >= 0)
+        close(fd);
+    return has;
 }
 
-/* Adds `item` to the list in the environment's `variable`, behind what is there. */
-static void append(const char *variable, const char *item)
+/* Says why no database was opened, as far as it is known. */
+static void report(const struct preloaded_end *end, const char *program)
 {
-    const char *old = getenv(variable);
-    char *all;
-    if (asprintf(&all, "%s%s%s", old ? old : "", old && *old ? ":" : "", item) < 0 ||
-        setenv(variable, all, 1) < 0)
-        err(CANNOT_PREPARE, "cannot set %s", variable);
-    free(all);
-}
-
-/* Sets LD_PRELOAD, and ATO_SQLITE_PATH to the paths of the options, if there are any. */
-static void prepare(char *const *paths)
-{
-    char path[PATH_MAX];
-    if (*paths)
-        unsetenv("ATO_SQLITE_PATH");
-    for (; *paths; paths++) {
-        if (!text_resolve(path, *paths))
-            err(CANNOT_PREPARE, "--path %s", *paths);
-        if (strchr(path, ':'))
-            errx(CANNOT_PREPARE,
-                 "--path %s: a path must not contain ':', which separates paths in ATO_SQLITE_PATH",
-                 path);
-        append("ATO_SQLITE_PATH", path);
-    }
-    if (!find_library(path))
-        errx(CANNOT_PREPARE, "there is no " LIBRARY " beside this program or in " LIBDIR
-                             ": was libato installed without its VFS for SQLite?");
-    if (strpbrk(path, ": "))
-        errx(CANNOT_PREPARE, "%s cannot be preloaded: its path contains a blank or ':'", path);
-    append("LD_PRELOAD", path);
-}
-
-/* ---- the record ---- */
-
-/* Makes the record, and names it in the environment. Returns its descriptor; -1 with errno. */
-static int make_record(struct record **record)
-{
-    enum { FAR = 100 }; /* beyond the numbers that scripts use */
-    char value[128], token[33];
-    uint8_t random[16];
-    const int made = memfd_create("ato-sqlite", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int fd = -1;
-    if (made >= 0 && identity_random(random, sizeof(random)) == 0 &&
-        ftruncate(made, RECORD_BYTES) == 0 &&
-        fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0 &&
-        (fd = fcntl(made, F_DUPFD, FAR)) < 0)
-        fd = fcntl(made, F_DUPFD, STDERR_FILENO + 1);
-    *record =
-        fd < 0 ? MAP_FAILED : mmap(NULL, RECORD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (*record == MAP_FAILED)
-        return -1;
-    close(made);
-    memcpy((*record)->token, random, sizeof(random));
-    identity_hex(random, token);
-    (void)snprintf(value, sizeof(value), "/proc/%d/fd/%d %s", (int)getpid(), fd, token);
-    return setenv(RECORD_VARIABLE, value, 1) == 0 ? fd : -1;
-}
-
-/* Returns the record's next database after `at`, NULL at first; NULL: there is none. */
-static const char *next_database(const struct record *r, const char *at)
-{
-    const char *end =
-        r->databases + (r->used < sizeof(r->databases) ? r->used : sizeof(r->databases));
-    at = at ? at + strnlen(at, (size_t)(end - at)) : r->databases;
-    while (at < end && !*at) /* a process may have died before it filled its bytes */
-        at++;
-    return at < end && memchr(at, 0, (size_t)(end - at)) ? at : NULL;
-}
-
-/* Notes the same in the record of an `ato sqlite` that started this one. */
-static void tell(struct record *outer, const struct record *r)
-{
-    outer->loaded |= r->loaded;
-    outer->reached |= r->reached;
-    outer->opened |= r->opened;
-    outer->lost |= r->lost;
-    for (const char *at = NULL; (at = next_database(r, at));)
-        record_add(outer, at);
-}
-
-/* Says why no database was opened. A program that was reached may have needed none, or one in memory. */
-static void report(const struct record *r, const char *program, bool is_required)
-{
-    const char *paths = getenv("ATO_SQLITE_PATH");
+    const struct record *r = end->record;
+    const char *paths = getenv(preloading.paths);
     if (r->reached && paths && *paths)
         warnx("%s opened no database through libato: its SQLite was reached, but opened none at or "
               "below %s (--path)",
               program, paths);
-    else if (r->reached && is_required)
+    else if (r->reached)
         warnx("%s opened no database through libato: its SQLite was reached, but opened no file, "
               "or only with another VFS (vfs=) or with nolock=1",
               program);
-    else if (r->reached)
-        return;
-    else if (r->loaded)
-        warnx("%s used no SQLite through libato: neither it nor its children loaded an SQLite "
-              "that can be reached (not one that is compiled in, was linked with -Bsymbolic, or is "
-              "loaded with RTLD_DEEPBIND by another name than libsqlite3.so.0; nor in a program "
-              "under sudo)",
+    else if (!r->loaded)
+        warnx("%s used no SQLite through libato: %s", program,
+              *end->obstacle ? end->obstacle : "the dynamic linker did not load libato into it");
+    else if (has_sqlite(end->file))
+        warnx("%s used no SQLite through libato: it has an SQLite compiled in, which cannot be "
+              "reached; it needs one as a library (libsqlite3.so)",
               program);
     else
-        warnx("%s used no SQLite through libato: nothing can be preloaded into a static program, "
-              "or one with another user's rights (sudo)",
-              program);
+        warnx(
+            "%s used no SQLite through libato before it ended: neither it nor its children loaded "
+            "an SQLite that can be reached; ato(1) says which cannot",
+            program);
 }
 
 /* ---- what the program left ---- */
@@ -235,7 +146,7 @@ static bool tidy(const struct record *shared)
     bool good = !shared->lost;
     memcpy(&r, shared, sizeof(r));
     ato_set_log(NULL, NULL); /* this uses the library: its log goes where ATO_LOG says */
-    for (const char *at = NULL; (at = next_database(&r, at));)
+    for (const char *at = NULL; (at = record_next(&r, at));)
         good &= tidy_one(at, &left_ms);
     if (shared->lost)
         warnx(
@@ -247,26 +158,14 @@ static bool tidy(const struct record *shared)
 
 static int run(const struct tool_request *request)
 {
-    struct record *record, *outer = record_open(getenv(RECORD_VARIABLE));
-    prepare(request->paths);
-    const int fd = make_record(&record);
-    if (fd < 0)
-        err(CANNOT_PREPARE,
-            "cannot make the memory in which the program's processes note what they use");
-    const struct program_end end = program_run(request->names, fd);
-    if (end.error) {
-        errno = end.error;
-        warn("cannot start %s", request->names[0]);
-        return end.error == ENOENT ? NOT_FOUND : CANNOT_START;
-    }
-    if (outer)
-        tell(outer, record);
-    const bool good = !request->tidy || tidy(record);
-    if (!record->opened)
-        report(record, request->names[0], request->require);
+    static struct preloaded_end end;
+    preloaded_run(&end, &preloading, request);
+    const bool good = !request->tidy || tidy(end.record);
+    if (!end.record->opened)
+        report(&end, request->names[0]);
     const int status = program_end_alike(end.status);
-    if (request->require && !record->opened)
-        return NOT_REACHED;
+    if (request->require && !end.record->opened)
+        return PRELOADED_IN_VAIN;
     return status || good ? status : NOT_PLAIN;
 }
 
