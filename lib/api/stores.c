@@ -240,30 +240,6 @@ static void keep(struct mapping *m, const struct held_page *at)
         undo_private_put(f, room, 1ull << m->view);
 }
 
-/* Gives the copies back, with `showing` if others may change what is kept: from now on the view shows the file again. `early`: also where the
- * file does not have the newest content yet. */
-static void give_back(const struct stores *s, bool early)
-{
-    struct mapping *m = s->m;
-    struct file *f = m->file;
-    const struct page_set *h = &s->t->set;
-    for (uint64_t i = 0, n; i < h->n; i += n) {
-        const struct held_page *at = &h->pages[i];
-        n = 1;
-        undo_private_drop(f, at->page, m->view);
-        if (!early && undo_is_early(f, at->state)) {
-            keep(m, at);
-            continue;
-        }
-        while (i + n < h->n && at[n].page == at->page + n &&
-               (early || !undo_is_early(f, at[n].state))) {
-            undo_private_drop(f, at[n].page, m->view);
-            n++;
-        }
-        madvise(page_of(m, at->page), n * PAGE_BYTES, MADV_DONTNEED);
-    }
-}
-
 /* Is a page of a relaxed commit among those with stores? A commit that is not relaxed brings it home. */
 static bool has_early(const struct stores *s)
 {
@@ -272,6 +248,60 @@ static bool has_early(const struct stores *s)
     for (uint64_t i = 0; i < s->t->set.n && f->logged; i++)
         any |= undo_is_early(f, s->t->set.pages[i].state);
     return any;
+}
+
+/*
+ * The kernel looks at each page of a range that has an entry in its page tables, also at those whose entry is empty. So of a long range the tables
+ * are given back as well, which happens (from Linux 6.14 on) where all that a table is for is given back at once: also pages
+ * of the file are, which a load maps again. Nothing is lost, since all copies in the range are given back.
+ */
+enum { TABLE = 2 << 20, LONG = 64 << 20 };
+
+/* Gives n bytes of the view from `at` on back. *done: up to where the last call has. */
+static void forget(const struct stores *s, char *at, uint64_t n, char **done)
+{
+    char *end = at + n;
+    if (s->n >= LONG) {
+        char *const last = s->at + s->n;
+        at -= (uintptr_t)at % TABLE;
+        end += (TABLE - (uintptr_t)end % TABLE) % TABLE;
+        at = at < s->at ? s->at : at;
+        end = end > last ? last : end;
+    }
+    at = at < *done ? *done : at;
+    if (at >= end)
+        return;
+    madvise(at, (uint64_t)(end - at), MADV_DONTNEED);
+    *done = end;
+}
+
+/* Gives the copies back, with `showing` if others may change what is kept: from now on the view shows the file again. `early`: also where the
+ * file does not have the newest content yet. */
+static void give_back(const struct stores *s, bool early)
+{
+    struct mapping *m = s->m;
+    struct file *f = m->file;
+    const struct page_set *h = &s->t->set;
+    const bool some = !early && has_early(s);
+    char *done = s->at;
+    for (uint64_t i = 0, n; i < h->n; i += n) {
+        const struct held_page *at = &h->pages[i];
+        n = 1;
+        undo_private_drop(f, at->page, m->view);
+        if (some && undo_is_early(f, at->state)) {
+            keep(m, at);
+            continue;
+        }
+        while (i + n < h->n && at[n].page == at->page + n &&
+               !(some && undo_is_early(f, at[n].state))) {
+            undo_private_drop(f, at[n].page, m->view);
+            n++;
+        }
+        if (some)
+            madvise(page_of(m, at->page), n * PAGE_BYTES, MADV_DONTNEED);
+        else
+            forget(s, page_of(m, at->page), n * PAGE_BYTES, &done);
+    }
 }
 
 static int commit(struct stores *s, bool relaxed)
