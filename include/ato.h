@@ -115,6 +115,7 @@ enum ato_format {
  *              ATO_NO_FAULT_HANDLER: then threads must not store during ato_msync()). A system call that stores there meanwhile, as read(2)
  *              may, fails with EFAULT. A signal handler must not store there.
  *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory.
+ *   Growth     by ato_ftruncate() belongs to the next commit, too. A shrink is at once.
  *   The end    ato_munmap() commits, exit(3) and a kill do not.
  */
 #define ATO_PLAIN_STORES 0x400u

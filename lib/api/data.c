@@ -324,7 +324,7 @@ static struct mapping *find_pages(const void *addr, size_t n, uint64_t *offset)
     /* In whole pages: the length it was made with, or up to the end of the file if it has grown beyond that. */
     uint64_t from = 0, length = 0;
     if (m) {
-        const uint64_t size = file_end(m->file);
+        const uint64_t size = mapping_has_stores(m) ? stores_size(m) : file_end(m->file);
         from = at - (uint64_t)(uintptr_t)m->base;
         length = lesser(size > m->offset ? size - m->offset : 0, m->reach);
         length = layout_pages(length > m->length ? length : m->length) * PAGE_BYTES;

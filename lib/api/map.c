@@ -213,6 +213,15 @@ static bool gives_up(struct mapping *m)
     return open_total(m) == 0;
 }
 
+/* What can never be committed, since its file is poisoned, is forgotten. */
+static int end_stores(struct mapping *m, bool discards)
+{
+    if (!discards && !file_is_poisoned(m->file))
+        return stores_commit(m, 0, m->reach, false);
+    stores_forget_growth(m);
+    return 0;
+}
+
 int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *opt)
 {
     struct ato_unmap_options o;
@@ -233,14 +242,15 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
                      "the mapping at %p has %llu bytes, not %zu: only the whole can be "
                      "unmapped",
                      addr, (unsigned long long)m->length, length);
+    } else if (discards && !mapping_has_stores(m)) {
+        report_error(EINVAL, "ATO_UNMAP_DISCARD is for mappings with ATO_PLAIN_STORES");
+    } else if (mapping_has_stores(m) && end_stores(m, discards) < 0) {
+        r = -1;
     } else if (open_total(m) && !gives_up(m)) {
         report_error(EBUSY,
                      "an open transaction, epoch or snapshot uses the mapping at %p: end it first",
                      addr);
-    } else if (discards && !mapping_has_stores(m)) {
-        report_error(EINVAL, "ATO_UNMAP_DISCARD is for mappings with ATO_PLAIN_STORES");
-    } else if (discards || !mapping_has_stores(m) || gives_up(m) ||
-               stores_commit(m, 0, m->reach, false) == 0) {
+    } else {
         bool kept;
         CALLS_NONE(m);
         if (mapping_has_stores(m) && m->file->mappings > 1)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Counters and states of a mapped file, and what other programs did to it; sentences and the log. */
+#include "lib/api/stores.h"
 #include "lib/file/calls.h"
 #include "lib/file/table.h"
 #include "lib/read/guard.h"
@@ -62,6 +63,8 @@ off_t ato_size(const void *addr)
     if (!m)
         return -1;
     CALL_ON(call, m);
+    if (mapping_has_stores(m))
+        return (off_t)stores_size(m);
     return look_at_size(m->file, &size) < 0 ? -1 : (off_t)size;
 }
 

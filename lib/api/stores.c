@@ -17,6 +17,7 @@
 #include "lib/page/page_set_reserve.h"
 #include "lib/read/range.h"
 #include "lib/transaction/claim.h"
+#include "lib/transaction/resize.h"
 #include "lib/transaction/tx.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -81,8 +82,16 @@ struct stores {
     uint64_t n;
     struct private_run *runs; /* pages from `at` on with stores */
     uint64_t nruns;
-    bool stopped; /* other threads wait */
+    uint64_t before; /* pages that the transaction of a growth held already */
+    bool stopped;    /* other threads wait */
+    bool committed;
 };
+
+uint64_t stores_size(const struct mapping *m)
+{
+    const struct tx *growth = __atomic_load_n(&m->growth, __ATOMIC_ACQUIRE);
+    return growth ? growth->size : file_size(m->file);
+}
 
 static char *page_of(const struct mapping *m, uint64_t page)
 {
@@ -93,7 +102,7 @@ static char *page_of(const struct mapping *m, uint64_t page)
 static int find(struct stores *s)
 {
     struct mapping *m = s->m;
-    const uint64_t size = file_size(m->file), from = (uint64_t)(s->at - m->base) + m->offset;
+    const uint64_t size = stores_size(m), from = (uint64_t)(s->at - m->base) + m->offset;
     const uint64_t pages = size > from ? layout_pages(size - from) : 0;
     free(s->runs);
     s->runs = NULL;
@@ -124,6 +133,12 @@ static int reserve(struct stores *s)
     struct file *f = s->m->file;
     struct page_span *spans HEAP = malloc(s->nruns * sizeof(*spans));
     const uint64_t first = ((uint64_t)(s->at - s->m->base) + s->m->offset) / PAGE_BYTES;
+    for (uint64_t i = 0; i < s->nruns && s->m->growth; i++)
+        if (claim_range(s->t, f, first + s->runs[i].first, first + s->runs[i].end - 1) !=
+            RESERVATION_MINE)
+            return -1;
+    if (s->m->growth)
+        return 0;
     if (!spans)
         return report_error(ENOMEM, "no memory to commit what was stored");
     for (uint64_t i = 0; i < s->nruns; i++) {
@@ -141,7 +156,7 @@ static int hold(struct stores *s)
         TRIES = 3
     }; /* with threads that store elsewhere in between; then they wait from the beginning */
     for (unsigned i = 0;; i++) {
-        page_set_release_from(&s->t->set, 0);
+        page_set_release_from(&s->t->set, s->before);
         if (find(s) < 0)
             return -1;
         if (s->nruns && reserve(s) < 0)
@@ -164,17 +179,25 @@ static int hold(struct stores *s)
     }
 }
 
+static struct tx *new_tx(void)
+{
+    struct tx *t = handle_make(thread_id(), ATO_TX_READ_COMMITTED | TX_EXACT);
+    if (t)
+        t->max_pages = UINT64_MAX;
+    return t;
+}
+
 static int begin(struct stores *s, struct mapping *m, uint64_t from, uint64_t n, unsigned flags)
 {
-    *s = (struct stores){.m = m,
-                         .at = m->base + from,
-                         .n = layout_pages(n) * PAGE_BYTES,
-                         .t = handle_make(thread_id(), ATO_TX_READ_COMMITTED | flags)};
+    *s = (struct stores){.m = m, .at = m->base + from, .n = layout_pages(n) * PAGE_BYTES};
+    pthread_mutex_lock(&m->stores_lock);
+    s->t = m->growth ? m->growth : new_tx();
     if (!s->t)
         return -1;
-    s->t->max_pages = UINT64_MAX;
+    s->t->flags = (s->t->flags & ~ATO_RELAXED) | flags;
+    s->t->thread = thread_id();
     s->t->set.own_views = 1ull << m->view;
-    pthread_mutex_lock(&m->stores_lock);
+    s->before = s->t->set.n;
     if (claim_mapping(s->t, m, true) == 0 && hold(s) == 0)
         return 0;
     return -1;
@@ -183,14 +206,19 @@ static int begin(struct stores *s, struct mapping *m, uint64_t from, uint64_t n,
 static int end(struct stores *s, int r)
 {
     KEEP_ERRNO();
-    if (!s->t)
-        return r;
-    tx_unmake(s->t);
-    s->t->set.own_views = 0;
+    struct mapping *m = s->m;
+    if (s->t)
+        s->t->set.own_views = 0;
+    if (s->t && s->t == m->growth && !s->committed) {
+        page_set_release_from(&s->t->set, s->before);
+    } else if (s->t) {
+        __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
+        tx_unmake(s->t);
+    }
     if (s->stopped)
         fault_go_on(s->at, s->n);
     free(s->runs);
-    pthread_mutex_unlock(&s->m->stores_lock);
+    pthread_mutex_unlock(&m->stores_lock);
     return r;
 }
 
@@ -308,7 +336,7 @@ static int commit(struct stores *s, bool relaxed)
 {
     struct mapping *m = s->m;
     struct file *f = m->file;
-    const uint64_t size = file_size(f);
+    const uint64_t size = stores_size(m);
     uint64_t bytes = 0;
     if (f->shared.header->views[m->view].lost)
         return report_error(
@@ -334,6 +362,7 @@ static int commit(struct stores *s, bool relaxed)
     file_note_written(f);
     if (tx_make_durable(s->t) < 0)
         return -1;
+    s->committed = true;
     if (shows && show_take(f, true) < 0)
         return -1;
     give_back(s, false);
@@ -351,15 +380,15 @@ static int begin_at_home(struct stores *s, struct mapping *m, uint64_t from, uin
     if (r < 0 || !has_early(s))
         return r;
     end(s, 0);
-    s->t = NULL;
-    return log_checkpoint(m->file) < 0 ? -1 : begin(s, m, from, n, 0);
+    r = log_checkpoint(m->file);
+    return begin(s, m, from, n, 0) < 0 ? -1 : r;
 }
 
 int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed)
 {
     struct stores s;
     int r = relaxed ? begin(&s, m, from, n, ATO_RELAXED) : begin_at_home(&s, m, from, n);
-    if (r == 0 && s.nruns)
+    if (r == 0 && (s.nruns || m->growth))
         r = commit(&s, relaxed);
     return end(&s, r);
 }
@@ -379,11 +408,56 @@ int stores_discard(struct mapping *m, uint64_t from, uint64_t n)
     return end(&s, r);
 }
 
-void stores_trim(struct mapping *m)
+/* ---- the size ---- */
+
+/* Forgets what was stored behind the end of the file. */
+static void trim(struct mapping *m)
 {
-    const uint64_t size = file_size(m->file), end = m->offset + m->reach;
+    const uint64_t size = stores_size(m), end = m->offset + m->reach;
     const uint64_t keep = size > m->offset ? layout_pages(size - m->offset) * PAGE_BYTES : 0;
-    if (size >= end)
-        return;
-    madvise(m->base + keep, layout_pages(m->reach) * PAGE_BYTES - keep, MADV_DONTNEED);
+    if (size < end)
+        madvise(m->base + keep, layout_pages(m->reach) * PAGE_BYTES - keep, MADV_DONTNEED);
+}
+
+void stores_forget_growth(struct mapping *m)
+{
+    struct tx *growth = m->growth;
+    __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
+    if (growth)
+        tx_unmake(growth);
+}
+
+/* Is anything but the size to be committed? Zeros over what the file had before: the view must show them. */
+static bool has_zeros(const struct tx *t)
+{
+    bool any = false;
+    for (uint64_t i = 0; i < t->set.n; i++)
+        any |= t->set.pages[i].pending != 0;
+    return any;
+}
+
+int stores_resize(struct mapping *m, off_t size)
+{
+    pthread_mutex_lock(&m->stores_lock);
+    if (m->growth && (uint64_t)size < file_size(m->file))
+        stores_forget_growth(m);
+    struct tx *t = m->growth ? m->growth : new_tx();
+    int r = -1;
+    if (t) {
+        t->thread = thread_id();
+        r = resize(t, m, size);
+    }
+    const bool waits = r == 0 && t->resizes && t->size > file_size(m->file) && !has_zeros(t);
+    if (r == 0 && !waits)
+        r = tx_make_durable(t);
+    if (waits) {
+        __atomic_store_n(&m->growth, t, __ATOMIC_RELEASE);
+    } else if (t && (r == 0 || t != m->growth)) {
+        __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
+        tx_unmake(t);
+    }
+    if (r == 0)
+        trim(m);
+    pthread_mutex_unlock(&m->stores_lock);
+    return r;
 }

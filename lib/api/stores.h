@@ -24,7 +24,13 @@ int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed);
 /* Forgets what was stored there. Returns 0; -1 with errno. */
 int stores_discard(struct mapping *m, uint64_t from, uint64_t n);
 
-/* Forgets what was stored behind the end of the file: it may have become shorter. */
-void stores_trim(struct mapping *m);
+/* ato_ftruncate(): a growth belongs to the next commit of stores, a shrink is at once. Returns 0; -1 with errno. */
+int stores_resize(struct mapping *m, off_t size);
+
+/* Forgets a growth that is not committed, before the mapping goes away. */
+void stores_forget_growth(struct mapping *m);
+
+/* Returns the size of the file as the mapping has it. */
+uint64_t stores_size(const struct mapping *m);
 
 #endif

@@ -305,6 +305,10 @@ off_t ato_tx_size(ato_tx *tx, const void *addr)
 int ato_ftruncate(void *addr, off_t size)
 {
     struct mapping *m = table_find_to_change(addr);
+    if (m && mapping_has_stores(m)) {
+        CALL_ON(call, m);
+        return stores_resize(m, size);
+    }
     struct tx *t = m ? handle_make(thread_id(), TX_EXACT) : NULL;
     if (!t)
         return -1;
@@ -314,8 +318,6 @@ int ato_ftruncate(void *addr, off_t size)
     if (r == 0)
         r = tx_make_durable(t);
     tx_unmake(t);
-    if (r == 0 && mapping_has_stores(m))
-        stores_trim(m);
     return r;
 }
 
