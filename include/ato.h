@@ -415,8 +415,8 @@ int ato_snapshot_end(ato_snapshot *snapshot);
  * epoch stays open.
  *
  * With ATO_PLAIN_STORES: commits what was stored to the pages of the range, of any number, as one atomic step: the slices that
- * differ. Durable when it returns; with MS_ASYNC it is a relaxed commit (ATO_RELAXED). The memory of the pages is given back; after
- * MS_ASYNC with the next call. What was stored behind the end of the file is not committed. If it fails, nothing is committed, and the
+ * differ. Durable when it returns; with MS_ASYNC it is a relaxed commit (ATO_RELAXED), unless others have the file mapped with
+ * ATO_PLAIN_STORES. The memory of the pages is given back; after a relaxed commit with the next call. What was stored behind the end of the file is not committed. If it fails, nothing is committed, and the
  * stores are still there (after EIO: as for ato_memcpy()):
  *   ENOSPC, ENOMEM, EIO, ETIMEDOUT  as ato_memcpy()
  *   ESTALE    others changed pages with stores, and there was no memory to keep what these were made from (snapshot_bytes, /dev/shm):

@@ -167,13 +167,15 @@ static void end_record(const struct file *f, struct tally under_way)
 }
 
 /* May the commit become visible early? A record on persistent memory is durable at once. Writers and readers see a new size at the same time,
- * so only a relaxed commit may have one; and it is larger, without a shrink on the way, which keeps others out (resize.h). */
+ * so only a relaxed commit may have one; and it is larger, without a shrink on the way, which keeps others out (resize.h). Views of plain
+ * stores show the file itself, in which it would not be: only its own knows of it. */
 static bool is_early(const struct commit *c)
 {
     const struct file *f = c->m->file;
     const struct shared_header *h = f->shared.header;
     return (c->promise || c->relaxed) &&
            (!c->resizes || (c->relaxed && c->size > h->size && h->cut == UINT64_MAX)) &&
+           !(__atomic_load_n(&h->views_used, __ATOMIC_ACQUIRE) & ~c->set->own_views) &&
            !is_stored(f) && number_is_ready(f);
 }
 
