@@ -224,18 +224,37 @@ static int end(struct stores *s, int r)
 
 /* ---- the commit ---- */
 
-/* Stores the slices of a held page that differ from what its copy was made from. Returns how many bytes these are. */
+/* Words of `was` become those of what came then, `now`. */
+static void follow(char *is, const char *was, const char *now)
+{
+    for (uint64_t i = 0; i < PAGE_BYTES; i += sizeof(uint64_t))
+        if (memcmp(is + i, was + i, sizeof(uint64_t)) == 0)
+            memcpy(is + i, now + i, sizeof(uint64_t));
+}
+
+/* Stores the slices of a held page that differ from what its copy was made from (store_views.h). Returns how many bytes these are. */
 static uint64_t stage(const struct mapping *m, struct held_page *at, uint64_t size)
 {
     struct file *f = at->file;
     const struct copy_kernel *k = f->persist.kernel;
-    const char *is = page_of(m, at->page), *was = undo_private_find(f, at->page, m->view);
-    char last[PAGE_BYTES];
+    const char *is = page_of(m, at->page), *was, *now;
+    char own[PAGE_BYTES];
     const uint64_t left = size - at->page * PAGE_BYTES;
+    bool is_sure = false;
     if (left < PAGE_BYTES) { /* behind the end there are zeros */
-        memcpy(last, is, left);
-        memset(last + left, 0, PAGE_BYTES - left);
-        is = last;
+        memcpy(own, is, left);
+        memset(own + left, 0, PAGE_BYTES - left);
+        is = own;
+    }
+    was = undo_private_find(f, at->page, m->view, NULL, &is_sure);
+    if (was && !is_sure && is != own)
+        is = memcpy(own, is, PAGE_BYTES);
+    while (was && !is_sure) {
+        now = undo_private_find(f, at->page, m->view, was, &is_sure);
+        is_sure |= !now;
+        now = now ? now : file_o(f, at->page);
+        follow(own, was, now);
+        was = now;
     }
     was = was ? was : file_o(f, at->page);
     const uint64_t mask = k->differing(was, was, is, 0, UINT64_MAX);
@@ -260,12 +279,12 @@ static void keep(struct mapping *m, const struct held_page *at)
 {
     struct file *f = m->file;
     char *room = undo_private_room(f, at->page);
-    if (!room)
+    if (!room) {
         f->shared.header->views[m->view].lost = 1;
-    else
-        f->persist.kernel->plain(room, page_of(m, at->page), PAGE_BYTES);
-    if (room)
-        undo_private_put(f, room, 1ull << m->view);
+        return;
+    }
+    f->persist.kernel->plain(room, page_of(m, at->page), PAGE_BYTES);
+    (void)undo_private_put(f, room, 1ull << m->view, 0);
 }
 
 /* Is a page of a relaxed commit among those with stores? A commit that is not relaxed brings it home. */
@@ -315,14 +334,14 @@ static void give_back(const struct stores *s, bool early)
     for (uint64_t i = 0, n; i < h->n; i += n) {
         const struct held_page *at = &h->pages[i];
         n = 1;
-        undo_private_drop(f, at->page, m->view);
+        undo_private_drop(f, at->page, 1ull << m->view);
         if (some && undo_is_early(f, at->state)) {
             keep(m, at);
             continue;
         }
         while (i + n < h->n && at[n].page == at->page + n &&
                !(some && undo_is_early(f, at[n].state))) {
-            undo_private_drop(f, at[n].page, m->view);
+            undo_private_drop(f, at[n].page, 1ull << m->view);
             n++;
         }
         if (some)

@@ -118,7 +118,7 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
         return 1;
     struct store_look look;
     store_look_begin(&look, f, 0);
-    char *kept = store_look_before(&look, page);
+    const enum stores_kept kept = store_look_before(&look, page);
     /* persist-order L2 (log.h): `bytes` is durable in the log. */
     const int r = homecoming_write(&to, page, ALL, bytes);
     if (kept)

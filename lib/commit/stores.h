@@ -11,7 +11,7 @@ struct stores_change {
     bool took;
     const struct held_page *pages;
     uint64_t n;
-    char **kept;
+    enum stores_kept *kept;
     struct store_look look;
 };
 

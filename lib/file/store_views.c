@@ -30,7 +30,7 @@ int store_view_open(const struct mapping *m)
         struct shared_view *v = view_at(f, i);
         if ((*used >> i & 1) && is_alive(f, v))
             continue;
-        undo_private_drop(f, UINT64_MAX, i);
+        undo_private_drop_all(f, 1ull << i);
         *v = (struct shared_view){.base = (uint64_t)(uintptr_t)m->base,
                                   .first = m->offset / PAGE_BYTES,
                                   .pages = layout_pages(m->reach)};
@@ -76,31 +76,21 @@ void store_look_end(struct store_look *l)
     }
 }
 
+static void lose(const struct store_look *l, uint64_t views)
+{
+    for (; views; views &= views - 1)
+        __atomic_store_n(&view_at(l->f, (unsigned)__builtin_ctzll(views))->lost, 1,
+                         __ATOMIC_RELAXED);
+}
+
 void store_look_lose(struct store_look *l)
 {
-    for (uint64_t left = l->views; left; left &= left - 1)
-        __atomic_store_n(&view_at(l->f, (unsigned)__builtin_ctzll(left))->lost, 1,
-                         __ATOMIC_RELAXED);
+    lose(l, l->views);
 }
 
 static bool has(const struct shared_view *v, uint64_t page)
 {
     return page >= v->first && page - v->first < v->pages;
-}
-
-char *store_look_before(struct store_look *l, uint64_t page)
-{
-    bool any = false;
-    for (uint64_t left = l->views; left && !any; left &= left - 1)
-        any = has(view_at(l->f, (unsigned)__builtin_ctzll(left)), page);
-    if (!any)
-        return NULL;
-    char *kept = undo_private_room(l->f, page);
-    if (kept)
-        l->f->persist.kernel->plain(kept, file_o(l->f, page), PAGE_BYTES);
-    else
-        store_look_lose(l);
-    return kept;
 }
 
 /* Of a process in another pid namespace, or of another user, it is not known what it has stored to: it counts as all. */
@@ -118,15 +108,49 @@ static int pagemap_of(struct store_look *l, unsigned view)
     return *fd;
 }
 
-void store_look_after(struct store_look *l, uint64_t page, char *kept)
+/* Which of the views, of those that show the page, have a copy of it? */
+static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views)
 {
-    uint64_t views = 0;
-    for (uint64_t left = l->views; left; left &= left - 1) {
+    for (uint64_t left = views; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
         const struct shared_view *v = view_at(l->f, i);
-        if (has(v, page) &&
-            private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
-            views |= 1ull << i;
+        if (!private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
+            views &= ~(1ull << i);
     }
-    undo_private_put(l->f, kept, views);
+    return views;
+}
+
+static uint64_t showing_page(const struct store_look *l, uint64_t page)
+{
+    uint64_t views = l->views;
+    for (uint64_t left = views; left; left &= left - 1) {
+        const unsigned i = (unsigned)__builtin_ctzll(left);
+        if (!has(view_at(l->f, i), page))
+            views &= ~(1ull << i);
+    }
+    return views;
+}
+
+/* It is kept for all until the look after the change: this process may die before. */
+enum stores_kept store_look_before(struct store_look *l, uint64_t page)
+{
+    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views);
+    if (!views)
+        return STORES_NONE;
+    undo_private_drop(l->f, page, views & ~before); /* of a process that died */
+    char *kept = undo_private_room(l->f, page);
+    if (!kept) {
+        lose(l, before);
+        return STORES_LOST;
+    }
+    l->f->persist.kernel->plain(kept, file_o(l->f, page), PAGE_BYTES);
+    return undo_private_put(l->f, kept, views, ~before) ? STORES_KEPT : STORES_NONE;
+}
+
+void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept)
+{
+    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views);
+    if (kept == STORES_LOST)
+        lose(l, after);
+    undo_private_drop(l->f, page, views & ~after);
 }

@@ -4,14 +4,14 @@
  * a copy that the kernel made then, from what the original had. ato_msync() commits the slices in which the two differ.
  *
  * When somebody else changes the original meanwhile, a copy differs from it in more than what was stored. So who changes pages of the
- * original keeps what they were, and looks then who has a copy of them: what is kept is what that copy is compared with from then on. Of
- * processes that look in the wrong moment:
+ * original looks who has a copy of them, and keeps what they were: from then on that copy is compared with what is kept. After the
+ * change it looks again. Of a copy that was made in between its words, of 8 bytes, are those of before, of after, or stored: words of before
+ * count as words of after. What its process stored meanwhile counts as stored before the change; and that it puts a word back to what it
+ * was before is not noticed, until its next commit.
  *
- *   a copy that was made before the change was made from what is kept
- *   one that was made during the change is a mixture: its slices are those of before, of after, or stored
- *   one that was made after the change, and before the look, is taken for one made before. It matters if its process has put a slice back
- *     to what it was before the change: that is not noticed. So the call that commits a change is the moment of the change for
- *     others: what they store before it has returned counts as stored before
+ * Of several changes the first one is what matters; what is kept at the second one tells what came after the first. If a process dies in a
+ * change, the one that goes on with it makes one more: words of a copy may be of any of them, up to the first for which it is known that
+ * the copy was there before.
  *
  * While a file has such a view, its pages are at home in the original whenever they are not held: each commit deploys what it changes.
  *
@@ -42,10 +42,11 @@ struct store_look {
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except);
 void store_look_end(struct store_look *l);
 
-/* Before the original changes in a page that the caller holds: keeps what it has, unless no view has the page; with `showing`. Returns
- * NULL: nothing is kept; else what store_look_after() gets. */
-char *store_look_before(struct store_look *l, uint64_t page);
-void store_look_after(struct store_look *l, uint64_t page, char *kept);
+/* Before the original changes in a page that the caller holds: keeps what it has, for the views that need it; with `showing`. Unless it
+ * returns STORES_NONE, store_look_after() has to follow. */
+enum stores_kept { STORES_NONE, STORES_KEPT, STORES_LOST /* there is no memory */ };
+enum stores_kept store_look_before(struct store_look *l, uint64_t page);
+void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept);
 
 /* What views have copies of is not known: there was no memory, or `showing` was not free. */
 void store_look_lose(struct store_look *l);

@@ -14,10 +14,11 @@
 /* A saved page. */
 struct undo_copy {
     uint64_t page, from; /* `from`: the number of its content */
-    uint64_t until; /* of the commit that has changed it then; UNDO_EARLY, UNDO_PRIVATE; 0: free */
-    uint32_t next;  /* in the list of its bucket: an index of a copy, + 1; 0: none */
-    uint64_t views; /* UNDO_PRIVATE: for which it is kept */
-    char pad[64 - 40];
+    uint64_t until;  /* of the commit that has changed it then; UNDO_EARLY, UNDO_PRIVATE; 0: free */
+    uint32_t next;   /* in the list of its bucket: an index of a copy, + 1; 0: none */
+    uint64_t views;  /* UNDO_PRIVATE: for which it is kept */
+    uint64_t unsure; /* of these: their copies may be of this content, or of what came next */
+    char pad[64 - 48];
     char bytes[PAGE_BYTES];
 };
 
@@ -489,47 +490,71 @@ char *undo_private_room(struct file *f, uint64_t page)
     return c->bytes;
 }
 
-void undo_private_put(struct file *f, char *bytes, uint64_t views)
+/* The copies of a page that are kept, from the newest one on: the first, or the one after `c`. */
+static struct undo_copy *next_private(struct shared *s, uint64_t page, struct undo_copy *c,
+                                      unsigned *n)
 {
-    struct undo_copy *c = copy_of(bytes);
+    for (uint32_t at = c ? c->next : *head_of(s, page);
+         at && *n < LONGEST && (c = copy_at(s, at - 1)); at = c->next, ++*n)
+        if (c->page == page && c->until == UNDO_PRIVATE)
+            return c;
+    return NULL;
+}
+
+bool undo_private_put(struct file *f, char *bytes, uint64_t views, uint64_t unsure)
+{
+    struct undo_copy *c = copy_of(bytes), *older = NULL;
+    for (unsigned n = 0; (older = next_private(&f->shared, c->page, older, &n));)
+        views &= ~(older->views & ~older->unsure);
     c->views = views;
+    c->unsure = unsure;
     if (views)
         f->shared.header->undo.kept = 1;
     __atomic_store_n(&c->until, views ? UNDO_PRIVATE : 0, __ATOMIC_RELEASE);
+    return views;
 }
 
-const char *undo_private_find(struct file *f, uint64_t page, unsigned view)
+const char *undo_private_find(struct file *f, uint64_t page, unsigned view, const char *before,
+                              bool *is_sure)
 {
-    struct shared *s = &f->shared;
     const char *oldest = NULL;
-    struct undo_copy *c;
-    unsigned n = 0;
-    if (!s->header->undo.kept || undo_map(f) < 0)
+    struct undo_copy *c = NULL;
+    if (!f->shared.header->undo.kept || undo_map(f) < 0)
         return NULL;
-    /* The newest one comes first. */
-    for (uint32_t at = *head_of(s, page); at && n < LONGEST && (c = copy_at(s, at - 1));
-         at = c->next, n++)
-        if (c->page == page && c->until == UNDO_PRIVATE && (c->views >> view & 1))
+    for (unsigned n = 0; (c = next_private(&f->shared, page, c, &n)) && c->bytes != before;)
+        if (c->views >> view & 1) {
             oldest = c->bytes;
+            *is_sure = !(c->unsure >> view & 1);
+        }
     return oldest;
 }
 
-void undo_private_drop(struct file *f, uint64_t page, unsigned view)
+static void drop(struct undo_copy *c, uint64_t views)
+{
+    c->views &= ~views;
+    if (!c->views)
+        __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+}
+
+void undo_private_drop(struct file *f, uint64_t page, uint64_t views)
+{
+    struct shared *s = &f->shared;
+    struct undo_copy *c = NULL;
+    if (!s->header->undo.kept || undo_map(f) < 0)
+        return;
+    for (unsigned n = 0; (c = next_private(s, page, c, &n));)
+        drop(c, views);
+}
+
+void undo_private_drop_all(struct file *f, uint64_t views)
 {
     struct shared *s = &f->shared;
     struct undo_copy *c;
     if (!s->header->undo.kept || undo_map(f) < 0)
         return;
-    const bool all = page == UINT64_MAX;
-    uint64_t at = all ? s->header->undo.made : *head_of(s, page);
-    for (uint64_t n = 0; at && n < (all ? UINT64_MAX : LONGEST) && (c = copy_at(s, at - 1));
-         at = all ? at - 1 : c->next, n++) {
-        if ((c->page != page && !all) || c->until != UNDO_PRIVATE)
-            continue;
-        c->views &= ~(1ull << view);
-        if (!c->views)
-            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
-    }
+    for (uint64_t i = 0; i < s->header->undo.made && (c = copy_at(s, i)); i++)
+        if (c->until == UNDO_PRIVATE)
+            drop(c, views);
 }
 
 /* ---- a snapshot ---- */

@@ -132,14 +132,17 @@ int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
 /* Returns room for a copy of a page, which no snapshot and no reader sees; NULL: there is none. */
 char *undo_private_room(struct file *f, uint64_t page);
 
-/* It is kept for these views; 0: for none. */
-void undo_private_put(struct file *f, char *bytes, uint64_t views);
+/* It is kept for these views, but those which have an older one that they are sure of. `unsure`: of the views, those whose copies may have been
+ * made from it, from what came next, or from a mixture. Returns false: for none, and the room is gone. */
+bool undo_private_put(struct file *f, char *bytes, uint64_t views, uint64_t unsure);
 
-/* Returns the oldest copy of the page that is kept for the view; NULL: there is none. */
-const char *undo_private_find(struct file *f, uint64_t page, unsigned view);
+/* Returns the oldest copy of the page that is kept for the view, of those after `before`, if that is not NULL; NULL: there is none. */
+const char *undo_private_find(struct file *f, uint64_t page, unsigned view, const char *before,
+                              bool *is_sure);
 
-/* None of the page is kept for the view any more; UINT64_MAX: none of any page. */
-void undo_private_drop(struct file *f, uint64_t page, unsigned view);
+/* None of the page, or of any page, is kept for these views any more. */
+void undo_private_drop(struct file *f, uint64_t page, uint64_t views);
+void undo_private_drop_all(struct file *f, uint64_t views);
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };

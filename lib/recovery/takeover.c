@@ -34,7 +34,7 @@ struct dead_page {
         page; /* DEAD_SIZE: this is `sizing`, the state of the size; DEAD_LOCK: one of the log's, which has no content */
     uint64_t value; /* its bitmap, or the size, as on the media */
     bool showed;    /* marked as flipping when its holder died */
-    char *kept;     /* store_look_before() */
+    enum stores_kept kept;
 };
 
 struct dead {
