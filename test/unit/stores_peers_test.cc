@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Plain stores of several processes, and calls beside them: what others commit is seen, and is kept apart from what was stored.
+#include "stores_lab.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+
+using namespace stores_lab;
+
+namespace
+{
+
+// Another process, which has the file mapped and does one deed at each act().
+class Process
+{
+  public:
+    using Deed = std::function<bool(Mapped &)>;
+    Process(const std::string &path, const ato_options &o, const std::vector<Deed> &deeds)
+        : peer([=](const std::function<void()> &pause) {
+              alarm(60);
+              Mapped m(path, o);
+              bool good = static_cast<bool>(m);
+              for (const Deed &deed : deeds) {
+                  pause();
+                  good = good && deed(m);
+              }
+              pause();
+              return good ? 0 : 1;
+          })
+    {
+        peer.is_ready();
+    }
+    void act()
+    {
+        peer.go_on();
+        peer.is_ready();
+    }
+    void end()
+    {
+        EXPECT_EQ(peer.end(), 0);
+    }
+
+  private:
+    Peer peer;
+};
+
+class StoresOfPeers : public StoresFile
+{
+  protected:
+    static Process::Deed stores(size_t at, const Bytes &bytes)
+    {
+        return [=](Mapped &m) {
+            store(m, at, bytes);
+            return true;
+        };
+    }
+    static Process::Deed commits(size_t at, const Bytes &bytes)
+    {
+        return [=](Mapped &m) {
+            store(m, at, bytes);
+            return commit(m) == 0;
+        };
+    }
+    static Process::Deed commits()
+    {
+        return [](Mapped &m) { return commit(m) == 0; };
+    }
+    static Process::Deed calls(size_t at, const Bytes &bytes)
+    {
+        return [=](Mapped &m) { return m.write(at, bytes); };
+    }
+    // The process sees it, by loads.
+    static Process::Deed sees(size_t at, const Bytes &bytes)
+    {
+        return [=](Mapped &m) { return memcmp(m.base + at, bytes.data(), bytes.size()) == 0; };
+    }
+};
+IN_ALL_DOMAINS(StoresOfPeers);
+
+TEST_P(StoresOfPeers, AreCommitsAtOnceForPagesWithoutStores)
+{
+    const Bytes one = pattern(3 * PAGE, 2), two = pattern(3 * PAGE, 3);
+    Process plainly(file, plain(),
+                    {commits(PAGE - 9, one), sees(PAGE + 50, Bytes(&two[59 - 50], &two[1000]))}),
+        by_calls(file, opt(), {calls(PAGE, two), calls(9 * PAGE + 8, Bytes(8, 8))});
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    EXPECT_TRUE(view(m) == content);
+    plainly.act();
+    copy(content, PAGE - 9, one);
+    EXPECT_TRUE(view(m) == content);
+    by_calls.act();
+    copy(content, PAGE, two);
+    EXPECT_TRUE(view(m) == content);
+    by_calls.act(); // a word, which may be stored in place
+    copy(content, 9 * PAGE + 8, Bytes(8, 8));
+    EXPECT_TRUE(view(m) == content);
+    note(m, 20 * PAGE, {1});
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(m.read() == content);
+    by_calls.end();
+}
+
+TEST_P(StoresOfPeers, InOtherSlicesOfAPageBothCount)
+{
+    for (const bool by_calls : {false, true}) {
+        const Bytes theirs(SLICE, 0xa0 + by_calls), later(SLICE, 0xb0 + by_calls);
+        const auto act =
+            by_calls ? calls : static_cast<Process::Deed (*)(size_t, const Bytes &)>(commits);
+        Process peer(file, by_calls ? opt() : plain(),
+                     {act(3 * PAGE + 5 * SLICE, theirs), act(3 * PAGE + 6 * SLICE, later)});
+        Mapped m(file, plain());
+        ASSERT_TRUE(m) << m.sentence;
+        note(m, 3 * PAGE, Bytes(100, 1 + by_calls));
+        peer.act();
+        copy(content, 3 * PAGE + 5 * SLICE, theirs);
+        note(m, 3 * PAGE + 10 * SLICE, Bytes(100, 2 + by_calls));
+        peer.act();
+        copy(content, 3 * PAGE + 6 * SLICE, later);
+        EXPECT_NE(m.base[3 * PAGE + 6 * SLICE], static_cast<char>(later[0])) << "it is a copy";
+        ASSERT_EQ(commit(m), 0) << ato_errormsg();
+        EXPECT_TRUE(m.read() == content);
+        EXPECT_TRUE(view(m) == content);
+        peer.end();
+    }
+}
+
+TEST_P(StoresOfPeers, OfASliceTheLaterCommitCounts)
+{
+    const size_t at = 3 * PAGE + 5 * SLICE;
+    Process peer(file, plain(), {stores(at, Bytes(30, 7)), commits(), commits(at, Bytes(30, 9))});
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    peer.act();
+    note(m, at, Bytes(20, 8));
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(m.read() == content);
+    peer.act(); // what it stored before
+    copy(content, at, Bytes(30, 7));
+    EXPECT_TRUE(m.read() == content);
+    EXPECT_TRUE(view(m) == content);
+    note(m, at, Bytes(20, 8));
+    peer.act();
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    // A slice is taken as a whole: these bytes are from before the other one's commit.
+    copy(content, at, Bytes(20, 8));
+    EXPECT_TRUE(m.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
+// What another process has changed, and this one changes back, counts.
+TEST_P(StoresOfPeers, PutBackWhatTheySaw)
+{
+    const size_t at = 3 * PAGE + 5 * SLICE;
+    const Bytes old(&content[at], &content[at + SLICE]), other(SLICE, 0xdd);
+    for (const bool alone : {true, false})
+        for (const bool copied : {true, false}) { // before the other one's commit
+            SCOPED_TRACE(testing::Message() << alone << copied);
+            Process peer(file, plain(), {commits(at, other)});
+            Mapped m(file, plain());
+            ASSERT_TRUE(m) << m.sentence;
+            if (copied)
+                note(m, 3 * PAGE + 20 * SLICE, Bytes(9, 1 + alone));
+            peer.act();
+            if (copied) { // goes on from what it saw
+                ASSERT_EQ(commit(m), 0) << ato_errormsg();
+            }
+            EXPECT_TRUE(memcmp(m.base + at, other.data(), SLICE) == 0);
+            store(m, at, old);
+            if (!alone)
+                note(m, 3 * PAGE + 30 * SLICE, Bytes(9, 4 + copied));
+            ASSERT_EQ(commit(m), 0) << ato_errormsg();
+            EXPECT_TRUE(m.read() == content);
+            EXPECT_TRUE(view(m) == content);
+            peer.end();
+        }
+}
+
+// ---- at random, one after the other ----
+
+constexpr size_t FEW = 6; // pages that all use, of which they use few slices
+
+struct Common {
+    Bytes content() const
+    {
+        return Bytes(bytes, bytes + SIZE);
+    }
+    unsigned char bytes[SIZE];
+    bool relaxed; // someone has made a relaxed commit: a view may lack it
+    char wrong[200];
+};
+
+// A view, and what it has to show.
+class Model
+{
+  public:
+    Model(const std::string &path, const ato_options &o, Common &shared, size_t first)
+        : m(path, o, 0, static_cast<off_t>(first * PAGE)), c(shared), from(first)
+    {
+    }
+    void must(bool is, const char *what) const
+    {
+        if (!is && !c.wrong[0])
+            snprintf(c.wrong, sizeof(c.wrong), "%s: %s", what, ato_errormsg());
+    }
+    void act(std::mt19937 &random, bool disk, bool may_relax)
+    {
+        check();
+        const size_t first = random() % FEW, n = random() % 2 ? FEW - first : 1;
+        switch (random() % 8) {
+        case 0:
+            must(ato_plain_discard(at(first), n * PAGE) == 0, "ato_plain_discard");
+            for (size_t page = first; page < first + n; page++)
+                copies.erase(page);
+            break;
+        case 1:
+        case 2:
+            must(ato_msync(at(first), n * PAGE, MS_SYNC) == 0, "ato_msync");
+            committed(first, n, false);
+            break;
+        case 3:
+            must(ato_msync(at(first), n * PAGE, disk && !may_relax ? MS_SYNC : MS_ASYNC) == 0,
+                 "MS_ASYNC");
+            committed(first, n, disk && may_relax);
+            break;
+        default:
+            for (unsigned k = 1 + random() % 3; k; k--)
+                put(random() % FEW, random() % 4, static_cast<uint8_t>(random() % 3));
+            break;
+        }
+        check();
+    }
+    void commit_all()
+    {
+        must(ato_msync(at(0), FEW * PAGE, MS_SYNC) == 0, "ato_msync");
+        committed(0, FEW, false);
+    }
+
+  private:
+    struct Copy {
+        Bytes is, was;
+    };
+    char *at(size_t page) const
+    {
+        return m.base + page * PAGE;
+    }
+    unsigned char *now(size_t page) const
+    {
+        return c.bytes + (from + page) * PAGE;
+    }
+    bool is_private(size_t page) const
+    {
+        const int fd = private_pages_open(0);
+        const bool is = private_page_is(fd, reinterpret_cast<uint64_t>(at(page)));
+        close(fd);
+        return is;
+    }
+    void put(size_t page, size_t slice, uint8_t fill)
+    {
+        if (!copies.count(page)) {
+            const Bytes shown(at(page), at(page) + PAGE);
+            copies[page] = {shown, shown};
+        }
+        memset(at(page) + slice * SLICE, fill, 20);
+        memset(&copies[page].is[slice * SLICE], fill, 20);
+    }
+    void committed(size_t first, size_t n, bool relaxed)
+    {
+        for (size_t page = first; page < first + n; page++) {
+            const auto it = copies.find(page);
+            if (it == copies.end())
+                continue;
+            Copy &copy = it->second;
+            for (size_t s = 0; s < PAGE; s += SLICE)
+                if (memcmp(&copy.is[s], &copy.was[s], SLICE) != 0)
+                    memcpy(now(page) + s, &copy.is[s], SLICE);
+            if (relaxed && is_private(page))
+                copy.was = copy.is;
+            else
+                copies.erase(it);
+            c.relaxed |= relaxed;
+        }
+    }
+    void check() const
+    {
+        for (size_t page = 0; page < FEW; page++) {
+            const auto it = copies.find(page);
+            if (it != copies.end())
+                must(memcmp(at(page), it->second.is.data(), PAGE) == 0, "a page with stores");
+            else if (!c.relaxed)
+                must(memcmp(at(page), now(page), PAGE) == 0, "a page without stores");
+        }
+    }
+
+  public:
+    Mapped m;
+
+  private:
+    Common &c;
+    size_t from;
+    std::map<size_t, Copy> copies;
+};
+
+TEST_P(StoresOfPeers, AreWhatAModelSays)
+{
+    constexpr unsigned PROCESSES = 3;
+    constexpr size_t LAST = SIZE - 1; // not 0: the end
+    const unsigned steps = GetParam() == ATO_DOMAIN_DISK ? 400 : 1500;
+    for (const unsigned seed : {1u, 2u}) {
+        SCOPED_TRACE(seed);
+        auto *c = static_cast<Common *>(mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE,
+                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        content = Bytes(SIZE);
+        write_file(file, content);
+        // The first seed has no relaxed commits.
+        const bool disk = GetParam() == ATO_DOMAIN_DISK, may_relax = seed == 2;
+        std::vector<std::unique_ptr<Peer>> peers;
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            peers.push_back(std::make_unique<Peer>([&, i](const std::function<void()> &pause) {
+                alarm(100);
+                std::mt19937 random(seed * 100 + i);
+                Model one(file, plain(), *c, i);
+                std::unique_ptr<Model> two;
+                if (i == 0)
+                    two = std::make_unique<Model>(file, plain(), *c, 1);
+                if (!one.m || (two && !two->m))
+                    snprintf(c->wrong, sizeof(c->wrong), "no mapping: %s", ato_errormsg());
+                for (bool end = false; !end;) {
+                    pause();
+                    end = c->wrong[0] || c->bytes[LAST];
+                    Model &model = two && random() % 2 ? *two : one;
+                    if (!end)
+                        model.act(random, disk, may_relax);
+                }
+                if (!c->wrong[0])
+                    one.commit_all();
+                if (!c->wrong[0] && two)
+                    two->commit_all();
+                pause();
+                return 0;
+            }));
+            ASSERT_TRUE(peers[i]->is_ready());
+        }
+        Mapped m(file, opt());
+        ASSERT_TRUE(m) << m.sentence;
+        std::mt19937 random(seed);
+        for (unsigned i = 0; i < steps && !c->wrong[0]; i++) {
+            const unsigned who = random() % (PROCESSES + 1);
+            if (who < PROCESSES) {
+                peers[who]->go_on();
+                peers[who]->is_ready();
+            } else {
+                const size_t at = random() % (FEW * PAGE / SLICE) * SLICE;
+                const Bytes bytes(random() % 3 ? 8 : 200, static_cast<uint8_t>(random() % 3));
+                ASSERT_TRUE(m.write(at, bytes, random() % 2 ? ATO_EAGER : 0)) << m.sentence;
+                memcpy(c->bytes + at, bytes.data(), bytes.size());
+            }
+            ASSERT_TRUE(m.read() == c->content()) << "step " << i << " of " << who;
+        }
+        EXPECT_STREQ(c->wrong, "");
+        c->bytes[LAST] = 1;
+        for (auto &peer : peers) {
+            peer->go_on();
+            peer->is_ready();
+        }
+        c->bytes[LAST] = 0;
+        EXPECT_TRUE(m.read() == c->content());
+        for (auto &peer : peers)
+            EXPECT_EQ(peer->end(), 0);
+        EXPECT_TRUE(m.read() == c->content());
+        EXPECT_STREQ(c->wrong, "");
+        munmap(c, sizeof(Common));
+    }
+}
+
+// ---- at once ----
+
+// Each has a slice of each of these pages, with a number.
+TEST_P(StoresOfPeers, AtOnceLoseNothing)
+{
+    constexpr unsigned PROCESSES = 3, USED = 4;
+    const unsigned rounds = GetParam() == ATO_DOMAIN_DISK ? 60 : 600;
+    content = Bytes(SIZE);
+    write_file(file, content);
+    std::vector<std::unique_ptr<Peer>> peers;
+    for (unsigned who = 0; who < PROCESSES; who++) {
+        peers.push_back(std::make_unique<Peer>([&, who](const std::function<void()> &pause) {
+            alarm(100);
+            Mapped m(file, who ? plain() : opt());
+            pause();
+            for (uint32_t i = 1; m && i <= rounds; i++) {
+                uint32_t all[USED];
+                for (unsigned page = 0; page < USED; page++) {
+                    const size_t at = page * PAGE + who * SLICE;
+                    if (who) {
+                        memcpy(m.base + at, &i, 4);
+                    } else if (!ato_memcpy(m.base + at, &i, 4)) {
+                        return 1;
+                    }
+                }
+                if (who && commit(m, i % 7 ? MS_SYNC : MS_ASYNC) < 0)
+                    return 2;
+                const Bytes now = m.read(0, USED * PAGE);
+                for (unsigned other = 0; other < PROCESSES; other++) {
+                    for (unsigned page = 0; page < USED; page++)
+                        memcpy(&all[page], &now[page * PAGE + other * SLICE], 4);
+                    if (other == who && (all[0] != i || all[USED - 1] != i))
+                        return 3; // an own one is lost
+                    if (other && std::count(all, all + USED, all[0]) != USED)
+                        return 4; // a part of a commit
+                }
+            }
+            return m ? 0 : 5;
+        }));
+        ASSERT_TRUE(peers[who]->is_ready());
+    }
+    for (auto &peer : peers)
+        peer->go_on();
+    for (auto &peer : peers)
+        EXPECT_EQ(peer->end(), 0);
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    for (unsigned page = 0; page < USED; page++)
+        for (unsigned who = 0; who < PROCESSES; who++)
+            copy(content, page * PAGE + who * SLICE,
+                 {static_cast<uint8_t>(rounds), static_cast<uint8_t>(rounds >> 8), 0, 0});
+    EXPECT_TRUE(m.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
+} // namespace
