@@ -179,6 +179,45 @@ TEST_P(StoresOfPeers, PutBackWhatTheySaw)
         }
 }
 
+// Pages that were cut off come back as zeros, whoever has stored to them before.
+TEST_P(StoresOfPeers, ToPagesThatOthersCutOffDoNotComeBack)
+{
+    const size_t at = 50 * PAGE, sizes[] = {at - 100, at + SLICE + 9};
+    for (const size_t size : sizes)
+        for (const bool own : {false, true}) // the same mapping cuts them off
+            for (const bool commits : {false, true})
+                for (const bool kept : {false, true}) {
+                    SCOPED_TRACE(testing::Message() << size << own << commits << kept);
+                    Mapped m(file, plain()), other(file, opt());
+                    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+                    store(m, at + 20 * SLICE, Bytes(9, 1));
+                    const Bytes slice(m.base + at + 20 * SLICE, m.base + at + 21 * SLICE);
+                    if (kept) {
+                        ASSERT_TRUE(put(other, at + 30 * SLICE, Bytes(9, 2))) << other.sentence;
+                    }
+                    char *by = own ? m.base : other.base;
+                    ASSERT_EQ(ato_ftruncate(by, static_cast<off_t>(size)), 0) << ato_errormsg();
+                    content.resize(size);
+                    if (commits) {
+                        ASSERT_EQ(ato_msync(m.base, size, MS_SYNC), 0) << ato_errormsg();
+                        EXPECT_TRUE(other.read(0, size) == content);
+                    }
+                    ASSERT_EQ(ato_ftruncate(by, SIZE), 0) << ato_errormsg();
+                    content.resize(SIZE);
+                    ASSERT_EQ(commit(m), 0) << ato_errormsg(); // of the growth
+                    Bytes now = other.read();
+                    if (now.size() == SIZE && now[at + 20 * SLICE] == 1) // stored, and not cut off
+                        copy(content, at + 20 * SLICE, slice);
+                    EXPECT_TRUE(now == content);
+                    note(m, at + 50 * SLICE, Bytes(9, 4));
+                    ASSERT_TRUE(put(other, at + 45 * SLICE, Bytes(9, 5))) << other.sentence;
+                    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+                    EXPECT_TRUE(other.read() == content);
+                    EXPECT_TRUE(view(m) == content);
+                    ASSERT_TRUE(put(other, at - 200, pattern(2 * PAGE, 3))) << other.sentence;
+                }
+}
+
 // ---- at random, one after the other ----
 
 constexpr size_t FEW = 6; // pages that all use, of which they use few slices
