@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A process is killed at each step of a commit of plain stores, beside another one that has stored to the same pages. Its commit counts as a
+// whole or not at all, and what the other one has stored is what it commits.
+#include "stores_lab.h"
+
+#define _Thread_local __thread // C++ has no _Thread_local
+extern "C" {
+#include "reflection/media/seam.h"
+}
+
+#include <functional>
+#include <memory>
+
+using namespace stores_lab;
+
+namespace
+{
+
+class StoresOfTheDead : public StoresFile
+{
+  protected:
+    static constexpr size_t PLACE = 2 * PAGE - 99, OTHER = 9 * PAGE + 30 * SLICE;
+
+    // In a process that maps the file: dies at the n-th step of `act`, from 0. Returns whether it died.
+    bool dies_at(int n, const ato_options &o, const std::function<bool(Mapped &)> &before,
+                 const std::function<bool(Mapped &)> &act)
+    {
+        static int left;
+        const int status = in_child([&] {
+            alarm(30);
+            Mapped own(file, o);
+            if (!own || !before(own))
+                return 1;
+            left = n;
+            FsFaults fs;
+            PersistFaults stores;
+            fs.before = [](const FsCall &) { return left-- == 0 ? DIE : GO_ON; };
+            stores.before = [](const PersistCall &) { return left-- == 0 ? DIE : GO_ON; };
+            seam_hook = [](enum seam_point here, const void *) {
+                if (here != SEAM_WAIT && left-- == 0)
+                    _exit(CUT);
+            };
+            const bool done = act(own);
+            seam_hook = nullptr;
+            left = -1;
+            return done ? 0 : 2;
+        });
+        EXPECT_TRUE(status == CUT || status == 0) << status;
+        return status == CUT;
+    }
+    // What the process stores that dies, and how it commits it.
+    Bytes news()
+    {
+        return pattern(2 * PAGE + 150, ++seed);
+    }
+    static void apply(Bytes &to, const Bytes &bytes)
+    {
+        copy(to, PLACE, bytes);
+        copy(to, OTHER, Bytes(70, bytes[0]));
+    }
+    static bool stores(Mapped &m, const Bytes &bytes)
+    {
+        store(m, PLACE, bytes);
+        store(m, OTHER, Bytes(70, bytes[0]));
+        return true;
+    }
+    // This process goes on: its stores, in these slices and others, are `own`.
+    void check(Mapped &m, Mapped &other, bool died, const Bytes &after, const Bytes &own,
+               unsigned way)
+    {
+        const size_t slices[] = {PAGE + 3 * SLICE, 2 * PAGE + 40 * SLICE, 4 * PAGE, 9 * PAGE};
+        if (way % 3 == 0) {
+            EXPECT_EQ(commit(m), 0) << ato_errormsg(); // takes over
+        } else if (way % 3 == 1) {
+            EXPECT_TRUE(other.write(20 * PAGE, Bytes(1, content[20 * PAGE]))) << other.sentence;
+            EXPECT_FALSE(other.read().empty()) << other.sentence;
+        }
+        if (way % 3) {
+            const Bytes now = other.read();
+            EXPECT_TRUE(now == after || (died && now == content)) << "a part of a commit";
+            EXPECT_EQ(commit(m), 0) << ato_errormsg();
+        }
+        Bytes without = content, with = after;
+        for (const size_t at : slices) {
+            copy(without, at, own);
+            copy(with, at, own);
+        }
+        content = other.read();
+        EXPECT_TRUE(content == with || (died && content == without)) << "a part of a commit";
+        EXPECT_TRUE(Snap(m.base).copy() == content);
+        EXPECT_EQ(ato_deploy(other.base, SIZE), 0) << ato_errormsg();
+        EXPECT_TRUE(view(m) == content) << "the view is not what is committed";
+        EXPECT_TRUE(read_at(file, 0, SIZE) == content);
+    }
+    // Stores of this process to pages that the other one commits, and to others.
+    Bytes stores_here(const Mapped &m)
+    {
+        const Bytes own(SLICE, static_cast<uint8_t>(++seed));
+        for (const size_t at : {PAGE + 3 * SLICE, 2 * PAGE + 40 * SLICE, 4 * PAGE, 9 * PAGE})
+            store(m, at, own);
+        return own;
+    }
+
+    unsigned seed = 1;
+};
+INSTANTIATE_TEST_SUITE_P(, StoresOfTheDead,
+                         testing::Values(ATO_DOMAIN_PMEM, ATO_DOMAIN_DISK, ATO_DOMAIN_PROCESS),
+                         [](const auto &info) { return name_of(info.param); });
+
+TEST_P(StoresOfTheDead, CountAsAWholeOrNotAtAll)
+{
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    const struct {
+        const char *name;
+        bool plainly;
+        std::function<bool(Mapped &, const Bytes &)> act;
+    } deeds[] = {
+        {"commit", true, [](Mapped &own, const Bytes &) { return commit(own) == 0; }},
+        {"relaxed", true, [](Mapped &own, const Bytes &) { return commit(own, MS_ASYNC) == 0; }},
+        {"unmapping", true,
+         [](Mapped &own, const Bytes &) { return own.unmap(ATO_UNMAP_FAST) == 0; }},
+        {"calls", false,
+         [](Mapped &own, const Bytes &bytes) {
+             const Bytes some(70, bytes[0]);
+             const ato_iovec all[] = {{own.base + PLACE, bytes.data(), bytes.size()},
+                                      {own.base + OTHER, some.data(), some.size()}};
+             return ato_writev(all, 2, 0) == 0;
+         }},
+    };
+    const int step = GetParam() == ATO_DOMAIN_DISK ? 2 : 1;
+    unsigned deaths = 0, way = 0;
+    for (const auto &deed : deeds)
+        for (int n = 0;; n += step) {
+            SCOPED_TRACE(testing::Message() << deed.name << ", step " << n << ", way " << way % 3);
+            const Bytes bytes = news();
+            Bytes after = content;
+            apply(after, bytes);
+            const bool early = way % 2; // this process has its copies before
+            Bytes own = early ? stores_here(m) : Bytes();
+            const bool died = dies_at(
+                n, deed.plainly ? plain() : opt(),
+                [&](Mapped &mine) { return deed.plainly ? stores(mine, bytes) : true; },
+                [&](Mapped &mine) { return deed.act(mine, bytes); });
+            if (!early)
+                own = stores_here(m);
+            deaths += died;
+            check(m, other, died, after, own, way++);
+            if (HasFailure() || !died)
+                break;
+        }
+    EXPECT_GT(deaths, 60u);
+}
+
+// And another one while it takes that over.
+TEST_P(StoresOfTheDead, AreTakenOverByOneThatIsKilled)
+{
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    unsigned deaths = 0, way = 0;
+    const auto nothing = [](Mapped &) { return true; };
+    for (int first = 4; first < 60 && !HasFailure(); first += 4)
+        for (int n = first % 3; n < 60 && !HasFailure(); n += 7) {
+            SCOPED_TRACE(testing::Message()
+                         << "step " << first << ", then " << n << ", way " << way % 3);
+            const Bytes bytes = news();
+            Bytes after = content;
+            apply(after, bytes);
+            const Bytes own = stores_here(m);
+            bool died = dies_at(
+                first, plain(), [&](Mapped &mine) { return stores(mine, bytes); },
+                [](Mapped &mine) { return commit(mine) == 0; });
+            // Takes over, and changes nothing.
+            deaths += died && dies_at(n, opt(), nothing, [&](Mapped &mine) {
+                          return !mine.read().empty() && ato_deploy(mine.base, SIZE) == 0;
+                      });
+            check(m, other, died, after, own, way++);
+        }
+    EXPECT_GT(deaths, 30u);
+}
+
+// Their stores are gone, and their views: there is room for more of these.
+TEST_P(StoresOfTheDead, LeaveTheirViews)
+{
+    Mapped m(file, opt());
+    ASSERT_TRUE(m) << m.sentence;
+    for (int i = 0; i <= 70; i++) // each takes over what is left of the one before it
+        ASSERT_EQ(in_child([&] {
+                      Mapped own(file, plain());
+                      if (!own || i == 70)
+                          return own ? 0 : 1;
+                      store(own, PAGE, Bytes(9, 9));
+                      raise(SIGKILL);
+                      return 2;
+                  }),
+                  i < 70 ? 256 + SIGKILL : 0)
+            << i;
+    EXPECT_TRUE(m.read() == content);
+    {
+        Mapped own(file, plain());
+        ASSERT_TRUE(own) << own.sentence;
+        EXPECT_TRUE(view(own) == content);
+    }
+    std::vector<std::unique_ptr<Mapped>> all;
+    for (int i = 0; i < 64; i++) {
+        all.push_back(std::make_unique<Mapped>(file, plain()));
+        ASSERT_TRUE(*all.back()) << i << all.back()->sentence;
+    }
+    const Mapped more(file, plain());
+    EXPECT_EQ(more.error, EAGAIN) << more.sentence;
+    store(*all[63], PAGE, Bytes(9, 9));
+    ASSERT_EQ(commit(*all[63]), 0) << ato_errormsg();
+    copy(content, PAGE, Bytes(9, 9));
+    EXPECT_TRUE(view(*all[0]) == content);
+    all.clear();
+    const Mapped again(file, plain());
+    EXPECT_TRUE(again) << again.sentence;
+}
+
+} // namespace

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Plain stores, and there is no space or memory for what they need. Nothing is committed then, the stores are still there, and a later commit
+// has them.
+#include "stores_lab.h"
+
+using namespace stores_lab;
+
+namespace
+{
+
+// A copy of a page takes 64 bytes more.
+constexpr size_t LITTLE = 64 << 10, COPIES = LITTLE / (PAGE + 64);
+
+class StoresInNeed : public StoresFile
+{
+  protected:
+    static ato_options little(unsigned flags)
+    {
+        ato_options o = plain();
+        o.flags = flags;
+        o.snapshot_bytes = LITTLE;
+        return o;
+    }
+};
+IN_ALL_DOMAINS(StoresInNeed);
+
+TEST_P(StoresInNeed, OfSpaceAreStillThere)
+{
+    ASSERT_EQ(unlink(file.c_str()), 0);
+    write_file(file, {});
+    ASSERT_EQ(truncate(file.c_str(), SIZE), 0); // a hole
+    content = Bytes(SIZE);
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    Bytes shown = content;
+    for (size_t page = 0; page < PAGES; page += 2) {
+        store(m, page * PAGE, Bytes(200, 5));
+        copy(shown, page * PAGE, Bytes(200, 5));
+    }
+    {
+        FsFaults full;
+        full.before = [](const FsCall &c) {
+            const std::string op = c.op;
+            return op == "fallocate" || op == "pwrite" ? ENOSPC : GO_ON;
+        };
+        for (int i = 0; i < 2; i++) {
+            ASSERT_EQ(commit(m), -1);
+            EXPECT_EQ(errno, ENOSPC) << ato_errormsg();
+            EXPECT_TRUE(view(m) == shown);
+        }
+        EXPECT_EQ(m.unmap(ATO_UNMAP_FAST), -1);
+        EXPECT_EQ(m.error, ENOSPC) << m.sentence;
+        EXPECT_TRUE(view(m) == shown) << "it is still mapped";
+    }
+    EXPECT_TRUE(other.read() == content) << other.sentence;
+    store(m, PAGE, Bytes(9, 1));
+    copy(shown, PAGE, Bytes(9, 1));
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    content = shown;
+    EXPECT_TRUE(other.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
+// There is no room for what others changed meanwhile.
+TEST_P(StoresInNeed, OfMemoryAreForgottenByWishAlone)
+{
+    Mapped m(file, little(ATO_PLAIN_STORES)), other(file, little(0));
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    // A commit of many pages, none of which has stores.
+    ASSERT_TRUE(put(other, 0, pattern(3 * COPIES * PAGE, 3))) << other.sentence;
+    note(m, 55 * PAGE, {1});
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content);
+    // Many commits of one page.
+    note(m, 50 * PAGE, {7});
+    for (unsigned i = 0; i < 5 * COPIES; i++)
+        ASSERT_TRUE(put(other, 50 * PAGE + 5 * SLICE, Bytes(9, static_cast<uint8_t>(i))))
+            << other.sentence;
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content);
+    // Many pages that have stores.
+    const Bytes before = content;
+    for (size_t page = 0; page < 3 * COPIES; page++)
+        store(m, page * PAGE, {1});
+    const Bytes shown = view(m);
+    for (size_t page = 0; page < 3 * COPIES; page++)
+        ASSERT_TRUE(put(other, page * PAGE + 5 * SLICE, Bytes(9, 2))) << other.sentence;
+    for (int i = 0; i < 2; i++) {
+        ASSERT_EQ(commit(m), -1);
+        EXPECT_EQ(errno, ESTALE) << ato_errormsg();
+        EXPECT_NE(std::string(ato_errormsg()).find("ato_plain_discard"), std::string::npos);
+        EXPECT_TRUE(view(m) == shown);
+        EXPECT_TRUE(other.read() == content);
+    }
+    ASSERT_EQ(ato_plain_discard(m.base, PAGE), 0) << ato_errormsg();
+    EXPECT_EQ(commit(m), -1) << "a part is not enough";
+    ASSERT_EQ(discard(m), 0) << ato_errormsg();
+    EXPECT_TRUE(view(m) == content);
+    note(m, 3 * PAGE, {4});
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
+// The shared memory of the file gets no more.
+TEST_P(StoresInNeed, OfSharedMemoryAreRefusedOrRight)
+{
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    note(m, 3 * PAGE, {1});
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    store(m, 4 * PAGE, {1});
+    FsFaults full;
+    full.fail_op("fallocate", ENOSPC);
+    bool lost = false;
+    for (size_t page = 0; page < PAGES - 1 && !lost; page++) {
+        store(m, page * PAGE, {1});
+        const Bytes was = content;
+        if (!put(other, page * PAGE + 5 * SLICE, Bytes(9, 2))) {
+            EXPECT_EQ(other.error, ENOSPC) << other.sentence;
+            content = was;
+        }
+        if (commit(m) < 0) {
+            EXPECT_TRUE(errno == ESTALE || errno == ENOSPC) << ato_errormsg();
+            lost = true;
+        } else {
+            copy(content, page * PAGE, {1});
+            copy(content, 4 * PAGE, {1});
+        }
+        EXPECT_TRUE(other.read() == content);
+    }
+    full.before = nullptr;
+    ASSERT_EQ(discard(m), 0) << ato_errormsg();
+    EXPECT_TRUE(view(m) == content);
+}
+
+} // namespace
