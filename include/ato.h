@@ -108,12 +108,13 @@ enum ato_format {
  * committed. The mapping needs PROT_WRITE. Not with ATO_EPOCHS.
  *
  *   Others     Other mappings and processes see commits, never stores. A page without stores of this process since its last
- *              commit shows what others commit at once. If two have changed a slice, the later commit counts. What a process stores while
- *              another one's commit of the page is under way counts as stored before that commit.
+ *              commit shows what others commit at once. If two have changed a slice, the later commit counts. Processes that store to
+ *              the same page at the same time need a lock of their own over stores and ato_msync(): without one a store that comes
+ *              in the middle of another process's commit of that page may, rarely, take a slice of that commit back.
  *   Threads    A commit has all that any thread of the process had stored when it began, and nothing later: a thread that stores in its
  *              range meanwhile waits until it is over, in a handler of SIGSEGV, which the first such mapping installs (not with
  *              ATO_NO_FAULT_HANDLER: then threads must not store during ato_msync()). A system call that stores there meanwhile, as read(2)
- *              may, fails with EFAULT. A signal handler must not store there.
+ *              may, fails with EFAULT. Threads that store must not block SIGSEGV; a signal handler must not store there.
  *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory.
  *   Growth     by ato_ftruncate() belongs to the next commit, too. A shrink is at once.
  *   The end    ato_munmap() commits, exit(3) and a kill do not.

@@ -51,7 +51,7 @@ static void give_showing(struct file *f)
 int stores_open(struct mapping *m)
 {
     struct file *f = m->file;
-    if (show_take(f, false) < 0)
+    if (private_pages_prepare() < 0 || show_take(f, false) < 0)
         return -1;
     const int view = store_view_open(m);
     give_showing(f);
@@ -98,7 +98,31 @@ static char *page_of(const struct mapping *m, uint64_t page)
     return m->base + (page * PAGE_BYTES - m->offset);
 }
 
-/* Pages behind the end of the file are given back. */
+/* Gives copies of pages back: the view shows the file again. Also of a program that has locked its memory (Linux 5.18). */
+static bool drop(char *at, uint64_t n)
+{
+    enum { DONTNEED_LOCKED = 24 };
+    return madvise(at, n, MADV_DONTNEED) == 0 || madvise(at, n, DONTNEED_LOCKED) == 0;
+}
+
+/* Those of pages behind the end of the file, and what is kept for them. */
+static int drop_behind(const struct mapping *m, char *at, uint64_t pages)
+{
+    struct file *f = m->file;
+    if (!drop(at, pages * PAGE_BYTES))
+        return report_errno(errno, "cannot give copies of pages back");
+    if (!f->shared.header->undo.kept)
+        return 0;
+    if (show_take(f, false) < 0)
+        return -1;
+    const uint64_t first = ((uint64_t)(at - m->base) + m->offset) / PAGE_BYTES;
+    for (uint64_t i = 0; i < pages; i++)
+        undo_private_drop(f, first + i, 1ull << m->view);
+    give_showing(f);
+    return 0;
+}
+
+/* Copies of pages behind the end of the file are given back. */
 static int find(struct stores *s)
 {
     struct mapping *m = s->m;
@@ -112,7 +136,8 @@ static int find(struct stores *s)
     while (s->nruns && s->runs[s->nruns - 1].end > pages) {
         struct private_run *last = &s->runs[s->nruns - 1];
         const uint64_t first = last->first > pages ? last->first : pages;
-        madvise(s->at + first * PAGE_BYTES, (last->end - first) * PAGE_BYTES, MADV_DONTNEED);
+        if (drop_behind(m, s->at + first * PAGE_BYTES, last->end - first) < 0)
+            return -1;
         last->end = first;
         s->nruns -= last->first == first;
     }
@@ -274,7 +299,8 @@ static int make_space(const struct stores *s)
     return space_run_end(&run);
 }
 
-/* Also of a relaxed commit whose content is not in the file yet: the view keeps the copy, which was made from itself then. */
+/* The view keeps its copy, which was made from itself then: after a relaxed commit, whose content is not in the file yet, and if the kernel
+ * does not take the copy back. */
 static void keep(struct mapping *m, const struct held_page *at)
 {
     struct file *f = m->file;
@@ -304,8 +330,8 @@ static bool has_early(const struct stores *s)
  */
 enum { TABLE = 2 << 20, LONG = 64 << 20 };
 
-/* Gives n bytes of the view from `at` on back. *done: up to where the last call has. */
-static void forget(const struct stores *s, char *at, uint64_t n, char **done)
+/* Gives n bytes of the view from `at` on back. *done: up to where the last call has. Returns false if it cannot. */
+static bool forget(const struct stores *s, char *at, uint64_t n, char **done)
 {
     char *end = at + n;
     if (s->n >= LONG) {
@@ -317,9 +343,9 @@ static void forget(const struct stores *s, char *at, uint64_t n, char **done)
     }
     at = at < *done ? *done : at;
     if (at >= end)
-        return;
-    madvise(at, (uint64_t)(end - at), MADV_DONTNEED);
+        return true;
     *done = end;
+    return drop(at, (uint64_t)(end - at));
 }
 
 /* Gives the copies back, with `showing` if others may change what is kept: from now on the view shows the file again. `early`: also where the
@@ -344,10 +370,11 @@ static void give_back(const struct stores *s, bool early)
             undo_private_drop(f, at[n].page, 1ull << m->view);
             n++;
         }
-        if (some)
-            madvise(page_of(m, at->page), n * PAGE_BYTES, MADV_DONTNEED);
-        else
-            forget(s, page_of(m, at->page), n * PAGE_BYTES, &done);
+        char *const view = page_of(m, at->page);
+        const bool gone =
+            some ? drop(view, n * PAGE_BYTES) : forget(s, view, n * PAGE_BYTES, &done);
+        for (uint64_t k = 0; !gone && k < n; k++)
+            keep(m, &at[k]);
     }
 }
 
@@ -429,15 +456,6 @@ int stores_discard(struct mapping *m, uint64_t from, uint64_t n)
 
 /* ---- the size ---- */
 
-/* Forgets what was stored behind the end of the file. */
-static void trim(struct mapping *m)
-{
-    const uint64_t size = stores_size(m), end = m->offset + m->reach;
-    const uint64_t keep = size > m->offset ? layout_pages(size - m->offset) * PAGE_BYTES : 0;
-    if (size < end)
-        madvise(m->base + keep, layout_pages(m->reach) * PAGE_BYTES - keep, MADV_DONTNEED);
-}
-
 void stores_forget_growth(struct mapping *m)
 {
     struct tx *growth = m->growth;
@@ -475,8 +493,10 @@ int stores_resize(struct mapping *m, off_t size)
         __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
         tx_unmake(t);
     }
-    if (r == 0)
-        trim(m);
+    /* What was stored behind the end is forgotten. */
+    struct stores all = {.m = m, .at = m->base, .n = layout_pages(m->reach) * PAGE_BYTES};
+    if (r == 0 && find(&all) == 0)
+        free(all.runs);
     pthread_mutex_unlock(&m->stores_lock);
     return r;
 }

@@ -71,6 +71,16 @@ static int take_kept(void)
     return fd;
 }
 
+static int say_missing(void)
+{
+    return report_errno(errno, "cannot open /proc/self/pagemap, which tells what was stored");
+}
+
+int private_pages_prepare(void)
+{
+    return take_kept() < 0 ? say_missing() : 0;
+}
+
 /* Returns 1; 0: the kernel does not have it, or the descriptor is not one for it; -1 with ENOMEM. */
 static int find_by_scan(int fd, uint64_t base, uint64_t n, struct found *found)
 {
@@ -130,7 +140,7 @@ static int find_anew(uint64_t base, uint64_t n, struct found *found)
 {
     const int fd = private_pages_open(0);
     if (fd < 0)
-        return report_errno(errno, "cannot open /proc/self/pagemap, which tells what was stored");
+        return say_missing();
     int r = find_by_scan(fd, base, n, found);
     if (r == 0) {
         found->n = 0;

@@ -18,6 +18,9 @@ struct private_run {
  * ENOMEM, or with another error: /proc is not there. */
 int private_pages_find(const void *base, uint64_t n, struct private_run **runs, uint64_t *count);
 
+/* Sees to it that the next search does not fail for want of /proc. Returns 0; -1 with errno. */
+int private_pages_prepare(void);
+
 /* Opens what private_page_is() reads; `pid` 0: of this process. Returns -1 with errno. */
 int private_pages_open(uint32_t pid);
 

@@ -93,7 +93,7 @@ static bool has(const struct shared_view *v, uint64_t page)
     return page >= v->first && page - v->first < v->pages;
 }
 
-/* Of a process in another pid namespace, or of another user, it is not known what it has stored to: it counts as all. */
+/* Of a process in another pid namespace, or of another user, it is not known what it has stored to. */
 static int pagemap_of(struct store_look *l, unsigned view)
 {
     int *fd = &l->pagemaps[view];
@@ -108,13 +108,17 @@ static int pagemap_of(struct store_look *l, unsigned view)
     return *fd;
 }
 
-/* Which of the views, of those that show the page, have a copy of it? */
-static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views)
+/* Which of the views, of those that show the page, have a copy of it? *unknown: of which that cannot be told; they are not among those. */
+static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views, uint64_t *unknown)
 {
+    *unknown = 0;
     for (uint64_t left = views; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
         const struct shared_view *v = view_at(l->f, i);
-        if (!private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
+        if (pagemap_of(l, i) < 0)
+            *unknown |= 1ull << i;
+        if ((*unknown >> i & 1) ||
+            !private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
             views &= ~(1ull << i);
     }
     return views;
@@ -134,13 +138,14 @@ static uint64_t showing_page(const struct store_look *l, uint64_t page)
 /* It is kept for all until the look after the change: this process may die before. */
 enum stores_kept store_look_before(struct store_look *l, uint64_t page)
 {
-    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views);
+    uint64_t unknown;
+    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views, &unknown);
     if (!views)
         return STORES_NONE;
-    undo_private_drop(l->f, page, views & ~before); /* of a process that died */
+    undo_private_drop(l->f, page, views & ~before & ~unknown); /* of a process that died */
     char *kept = undo_private_room(l->f, page);
     if (!kept) {
-        lose(l, before);
+        lose(l, before | unknown);
         return STORES_LOST;
     }
     l->f->persist.kernel->plain(kept, file_o(l->f, page), PAGE_BYTES);
@@ -149,8 +154,9 @@ enum stores_kept store_look_before(struct store_look *l, uint64_t page)
 
 void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept)
 {
-    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views);
+    uint64_t unknown;
+    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views, &unknown);
     if (kept == STORES_LOST)
-        lose(l, after);
-    undo_private_drop(l->f, page, views & ~after);
+        lose(l, after | unknown);
+    undo_private_drop(l->f, page, views & ~after & ~unknown);
 }

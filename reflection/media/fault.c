@@ -27,6 +27,7 @@ static unsigned used;
 
 struct fault_target fault_stores;
 static uint32_t stopped; /* ranges of its views where stores wait; a futex */
+static uint64_t stops;   /* so many since the program began */
 
 pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -213,19 +214,30 @@ static void pass_on(int signal, siginfo_t *info, void *context, bool repeats)
         action.sa_handler(signal);
 }
 
-/* Waits while stores to the view of plain stores must not be made. It may be over already. */
+/* Waits while stores to the view of plain stores must not be made. It may be over already: but if nothing was stopped since the thread's last
+ * fault at the address, the program has made the page read-only. */
 static bool waits(const siginfo_t *info)
 {
+    static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
+        const void *at;
+        uint64_t stops;
+    } last;
     if (info->si_code != SEGV_ACCERR || find((uint64_t)(uintptr_t)info->si_addr) != &fault_stores)
         return false;
-    const uint32_t n = __atomic_load_n(&stopped, __ATOMIC_ACQUIRE);
-    if (n)
-        (void)syscall(SYS_futex, &stopped, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
+    const uint64_t n = __atomic_load_n(&stops, __ATOMIC_ACQUIRE);
+    const uint32_t now = __atomic_load_n(&stopped, __ATOMIC_ACQUIRE);
+    if (now)
+        (void)syscall(SYS_futex, &stopped, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
+    else if (last.at == info->si_addr && last.stops == n)
+        return false;
+    last.at = info->si_addr;
+    last.stops = n;
     return true;
 }
 
 int fault_stop_stores(void *at, size_t n)
 {
+    __atomic_fetch_add(&stops, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&stopped, 1, __ATOMIC_SEQ_CST);
     if (mprotect(at, n, PROT_READ) == 0)
         return 0;

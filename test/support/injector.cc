@@ -256,6 +256,7 @@ extern "C" int __wrap_munmap(void *at, size_t n)
 }
 
 WRAP(int, -1, madvise, (void *at, size_t n, int advice), (at, n, advice), ENOMEM)
+WRAP(int, -1, mprotect, (void *at, size_t n, int prot), (at, n, prot), ENOMEM)
 WRAP(int, -1, msync, (void *at, size_t n, int flags), (at, n, flags), EIO, ENOSPC)
 
 // ---- descriptors and what they tell
