@@ -115,7 +115,8 @@ enum ato_format {
  *              range meanwhile waits until it is over, in a handler of SIGSEGV, which the first such mapping installs (not with
  *              ATO_NO_FAULT_HANDLER: then threads must not store during ato_msync()). A system call that stores there meanwhile, as read(2)
  *              may, fails with EFAULT. Threads that store must not block SIGSEGV; a signal handler must not store there.
- *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory.
+ *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory. As with mmap(2), an
+ *              access to a hole of a file in memory (tmpfs) is SIGBUS if there is no space for it.
  *   Growth     by ato_ftruncate() belongs to the next commit, too. A shrink is at once.
  *   The end    ato_munmap() commits, exit(3) and a kill do not.
  */

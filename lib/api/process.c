@@ -3,6 +3,7 @@
 #include "lib/api/files.h"
 #include "lib/api/snapshot.h"
 #include "lib/file/mutex.h"
+#include "lib/file/private_pages.h"
 #include "lib/file/table.h"
 #include "lib/file/thread.h"
 #include "lib/page/handle.h"
@@ -46,6 +47,7 @@ static void in_child(void)
             table_entries[i] = NULL;
     handle_forget_all();
     snapshot_forget_all();
+    private_pages_forget();
     locks_forget();
     fault_forget_all();
     window_forget_all();

@@ -82,8 +82,7 @@ struct stores {
     uint64_t n;
     struct private_run *runs; /* pages from `at` on with stores */
     uint64_t nruns;
-    uint64_t before; /* pages that the transaction of a growth held already */
-    bool stopped;    /* other threads wait */
+    bool stopped; /* other threads wait */
     bool committed;
 };
 
@@ -105,7 +104,7 @@ static bool drop(char *at, uint64_t n)
     return madvise(at, n, MADV_DONTNEED) == 0 || madvise(at, n, DONTNEED_LOCKED) == 0;
 }
 
-/* Those of pages behind the end of the file, and what is kept for them. */
+/* Those of pages behind the end of the file, and what is kept for these. */
 static int drop_behind(const struct mapping *m, char *at, uint64_t pages)
 {
     struct file *f = m->file;
@@ -115,9 +114,7 @@ static int drop_behind(const struct mapping *m, char *at, uint64_t pages)
         return 0;
     if (show_take(f, false) < 0)
         return -1;
-    const uint64_t first = ((uint64_t)(at - m->base) + m->offset) / PAGE_BYTES;
-    for (uint64_t i = 0; i < pages; i++)
-        undo_private_drop(f, first + i, 1ull << m->view);
+    undo_private_drop_all(f, ((uint64_t)(at - m->base) + m->offset) / PAGE_BYTES, 1ull << m->view);
     give_showing(f);
     return 0;
 }
@@ -181,7 +178,7 @@ static int hold(struct stores *s)
         TRIES = 3
     }; /* with threads that store elsewhere in between; then they wait from the beginning */
     for (unsigned i = 0;; i++) {
-        page_set_release_from(&s->t->set, s->before);
+        page_set_release_from(&s->t->set, 0);
         if (find(s) < 0)
             return -1;
         if (s->nruns && reserve(s) < 0)
@@ -222,7 +219,6 @@ static int begin(struct stores *s, struct mapping *m, uint64_t from, uint64_t n,
     s->t->flags = (s->t->flags & ~ATO_RELAXED) | flags;
     s->t->thread = thread_id();
     s->t->set.own_views = 1ull << m->view;
-    s->before = s->t->set.n;
     if (claim_mapping(s->t, m, true) == 0 && hold(s) == 0)
         return 0;
     return -1;
@@ -235,7 +231,7 @@ static int end(struct stores *s, int r)
     if (s->t)
         s->t->set.own_views = 0;
     if (s->t && s->t == m->growth && !s->committed) {
-        page_set_release_from(&s->t->set, s->before);
+        page_set_release_from(&s->t->set, 0);
     } else if (s->t) {
         __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
         tx_unmake(s->t);
@@ -282,7 +278,13 @@ static uint64_t stage(const struct mapping *m, struct held_page *at, uint64_t si
         was = now;
     }
     was = was ? was : file_o(f, at->page);
-    const uint64_t mask = k->differing(was, was, is, 0, UINT64_MAX);
+    uint64_t mask = k->differing(was, was, is, 0, UINT64_MAX);
+    if (left < PAGE_BYTES) { /* what was kept may have had other bytes there */
+        const uint64_t slice = left / SLICE_BYTES, from = slice * SLICE_BYTES;
+        mask &= (2ull << slice) - 1;
+        if (memcmp(is + from, was + from, left - from) == 0)
+            mask &= ~(1ull << slice);
+    }
     if (mask)
         at->pending = store_mask(at, is, mask);
     return bitmap_count(mask) * SLICE_BYTES;
@@ -391,7 +393,7 @@ static int commit(struct stores *s, bool relaxed)
             "(snapshot_bytes, ATO_SNAPSHOT_BYTES, /dev/shm) to tell the changes apart: "
             "ato_plain_discard() all of the mapping, and store again",
             f->pairing.path);
-    if (make_space(s) < 0)
+    if (make_space(s) < 0 || (f->shared.header->undo.kept && undo_map(f) < 0))
         return -1;
     /* Somebody who brings an early copy home does not hold the page. */
     const bool shows = f->logged || f->shared.header->undo.kept;
@@ -434,22 +436,24 @@ int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed)
 {
     struct stores s;
     int r = relaxed ? begin(&s, m, from, n, ATO_RELAXED) : begin_at_home(&s, m, from, n);
-    if (r == 0 && (s.nruns || m->growth))
-        r = commit(&s, relaxed);
+    if (r == 0)
+        r = s.nruns || m->growth ? commit(&s, relaxed) : file_check(m->file);
     return end(&s, r);
 }
 
 int stores_discard(struct mapping *m, uint64_t from, uint64_t n)
 {
     struct stores s;
+    const bool all = from == 0 && n >= m->length && n >= stores_size(m) - m->offset;
     int r = begin_at_home(&s, m, from, n);
     if (r == 0 && show_take(m->file, false) < 0)
         r = -1;
     if (r == 0) {
         give_back(&s, true);
         give_showing(m->file);
-        if (from == 0 && n >= m->length)
+        if (all)
             m->file->shared.header->views[m->view].lost = 0;
+        s.committed = all; /* a growth, too, is forgotten */
     }
     return end(&s, r);
 }
@@ -473,6 +477,21 @@ static bool has_zeros(const struct tx *t)
     return any;
 }
 
+/* What was stored behind the end is forgotten. */
+static int trim(struct mapping *m)
+{
+    struct stores s = {.m = m, .at = m->base, .n = layout_pages(m->reach) * PAGE_BYTES};
+    const uint64_t size = stores_size(m), in_page = size % PAGE_BYTES;
+    const uint64_t last = size > m->offset ? (size - m->offset) / PAGE_BYTES : 0;
+    if (find(&s) < 0)
+        return -1;
+    for (uint64_t i = 0; i < s.nruns && in_page && size > m->offset; i++)
+        if (s.runs[i].first <= last && last < s.runs[i].end)
+            memset(page_of(m, size / PAGE_BYTES) + in_page, 0, PAGE_BYTES - in_page);
+    free(s.runs);
+    return 0;
+}
+
 int stores_resize(struct mapping *m, off_t size)
 {
     pthread_mutex_lock(&m->stores_lock);
@@ -493,10 +512,10 @@ int stores_resize(struct mapping *m, off_t size)
         __atomic_store_n(&m->growth, NULL, __ATOMIC_RELEASE);
         tx_unmake(t);
     }
-    /* What was stored behind the end is forgotten. */
-    struct stores all = {.m = m, .at = m->base, .n = layout_pages(m->reach) * PAGE_BYTES};
-    if (r == 0 && find(&all) == 0)
-        free(all.runs);
+    if (waits) /* others may change the last page meanwhile */
+        page_set_release_from(&t->set, 0);
+    if (r == 0)
+        r = trim(m);
     pthread_mutex_unlock(&m->stores_lock);
     return r;
 }

@@ -16,8 +16,7 @@ static bool changes(const struct file *f, const struct held_page *at)
 void stores_change_begin(struct stores_change *c, struct file *f, const struct held_page *pages,
                          uint64_t n, uint64_t except, bool showing)
 {
-    store_look_begin(&c->look, f, except);
-    c->any = c->look.views != 0;
+    c->any = store_views_any_but(f, except);
     if (!c->any)
         return;
     KEEP_ERRNO();
@@ -27,6 +26,7 @@ void stores_change_begin(struct stores_change *c, struct file *f, const struct h
     c->n = n;
     static const struct patience plain = {0};
     c->took = !showing && reservation_take(f, &f->shared.header->undo.showing, &plain) == 0;
+    store_look_begin(&c->look, f, except);
     c->kept = showing || c->took ? calloc(n, sizeof(*c->kept)) : NULL;
     if (!c->kept)
         store_look_lose(&c->look);

@@ -52,19 +52,21 @@ struct scan {
 #define PAGEMAP_SCAN_IOCTL _IOWR('f', 16, struct scan)
 enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4 };
 
-/* A descriptor for it, kept by the process with this id: to open it takes half as long as the look. If the program has closed it, and it is
- * another file now, the ioctl fails. -1: none. */
-static uint64_t kept = UINT64_MAX; /* pid in the upper half; atomic */
+/* A descriptor for it, kept by the process: to open it takes half as long as the look. If the program has closed it, and it is another file
+ * now, the ioctl fails. -1: none. Atomic. */
+static int kept = -1;
+
+void private_pages_forget(void)
+{
+    kept = -1; /* not closed: it may be another file */
+}
 
 static int take_kept(void)
 {
-    const uint64_t is = __atomic_load_n(&kept, __ATOMIC_ACQUIRE), own = (uint64_t)getpid() << 32;
-    if ((is & ~0xffffffffull) == own)
-        return (int)is;
-    const int fd = private_pages_open(0);
-    uint64_t was = is;
-    if (fd >= 0 && !__atomic_compare_exchange_n(&kept, &was, own | (uint32_t)fd, false,
-                                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    int is = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
+    const int fd = is < 0 ? private_pages_open(0) : is;
+    if (fd >= 0 && fd != is &&
+        !__atomic_compare_exchange_n(&kept, &is, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         close(fd); /* another thread was faster */
         return take_kept();
     }
@@ -156,7 +158,7 @@ int private_pages_find(const void *base, uint64_t n, struct private_run **runs, 
     struct found found = {0};
     int r = find_by_scan(take_kept(), at, n, &found);
     if (r == 0) {
-        __atomic_store_n(&kept, UINT64_MAX, __ATOMIC_RELEASE);
+        __atomic_store_n(&kept, -1, __ATOMIC_RELEASE);
         found.n = 0;
         r = find_anew(at, n, &found);
     }

@@ -21,6 +21,9 @@ int private_pages_find(const void *base, uint64_t n, struct private_run **runs, 
 /* Sees to it that the next search does not fail for want of /proc. Returns 0; -1 with errno. */
 int private_pages_prepare(void);
 
+/* In a forked child. */
+void private_pages_forget(void);
+
 /* Opens what private_page_is() reads; `pid` 0: of this process. Returns -1 with errno. */
 int private_pages_open(uint32_t pid);
 

@@ -30,7 +30,7 @@ int store_view_open(const struct mapping *m)
         struct shared_view *v = view_at(f, i);
         if ((*used >> i & 1) && is_alive(f, v))
             continue;
-        undo_private_drop_all(f, 1ull << i);
+        undo_private_drop_all(f, 0, 1ull << i);
         *v = (struct shared_view){.base = (uint64_t)(uintptr_t)m->base,
                                   .first = m->offset / PAGE_BYTES,
                                   .pages = layout_pages(m->reach)};
@@ -49,13 +49,17 @@ void store_view_close(struct file *f, unsigned view)
 
 /* ---- a look ---- */
 
+/* pagemaps[] */
+enum { NOT_OPEN = -1, UNKNOWN = -2 };
+
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except)
 {
     l->f = f;
     l->views = 0;
     if (!store_views_any(f))
         return;
-    memset(l->pagemaps, 0, sizeof(l->pagemaps));
+    for (unsigned i = 0; i < SHARED_VIEWS; i++)
+        l->pagemaps[i] = NOT_OPEN;
     const uint64_t used = __atomic_load_n(&f->shared.header->views_used, __ATOMIC_ACQUIRE);
     for (uint64_t left = used & ~except; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
@@ -71,7 +75,7 @@ void store_look_end(struct store_look *l)
     KEEP_ERRNO();
     for (uint64_t left = l->views; left; left &= left - 1) {
         const int fd = l->pagemaps[__builtin_ctzll(left)];
-        if (fd > 0)
+        if (fd >= 0)
             close(fd);
     }
 }
@@ -99,12 +103,14 @@ static int pagemap_of(struct store_look *l, unsigned view)
     int *fd = &l->pagemaps[view];
     const struct shared_slot *slots = l->f->shared.slots;
     const unsigned slot = shared_slot_of(view_at(l->f, view)->holder), own = l->f->pairing.slot;
-    if (*fd == 0 && slot == own)
+    if (*fd != NOT_OPEN)
+        return *fd;
+    if (slot == own)
         *fd = private_pages_open(0);
-    else if (*fd == 0)
-        *fd = slot < MANIFEST_SLOTS && slots[slot].pid_namespace == slots[own].pid_namespace
-                  ? private_pages_open(slots[slot].pid)
-                  : -1;
+    else if (slot < MANIFEST_SLOTS && slots[slot].pid_namespace == slots[own].pid_namespace)
+        *fd = private_pages_open(slots[slot].pid);
+    if (*fd < 0)
+        *fd = UNKNOWN;
     return *fd;
 }
 

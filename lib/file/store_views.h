@@ -22,22 +22,27 @@
 
 #include "lib/file/file.h"
 
-/* Has any process such a view of the file? */
+/* Has any process such a view of the file, but `except`, a mask? */
+static inline bool store_views_any_but(const struct file *f, uint64_t except)
+{
+    const uint64_t used = __atomic_load_n(&f->shared.header->views_used, __ATOMIC_ACQUIRE);
+    return __builtin_expect((used & ~except) != 0, 0);
+}
+
 static inline bool store_views_any(const struct file *f)
 {
-    return __builtin_expect(__atomic_load_n(&f->shared.header->views_used, __ATOMIC_ACQUIRE) != 0,
-                            0);
+    return store_views_any_but(f, 0);
 }
 
 /* Puts the view of the mapping into the list, with `showing`. Returns its number; -1 with EAGAIN: there are too many. */
 int store_view_open(const struct mapping *m);
 void store_view_close(struct file *f, unsigned view);
 
-/* One look at all views but `except`, a mask. Nobody's, if there are none. */
+/* One look at all views but `except`, a mask, with `showing`. */
 struct store_look {
     struct file *f;
     uint64_t views;
-    int pagemaps[SHARED_VIEWS]; /* 0: not open yet; -1: it cannot be opened */
+    int pagemaps[SHARED_VIEWS];
 };
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except);
 void store_look_end(struct store_look *l);

@@ -546,14 +546,14 @@ void undo_private_drop(struct file *f, uint64_t page, uint64_t views)
         drop(c, views);
 }
 
-void undo_private_drop_all(struct file *f, uint64_t views)
+void undo_private_drop_all(struct file *f, uint64_t from, uint64_t views)
 {
     struct shared *s = &f->shared;
     struct undo_copy *c;
     if (!s->header->undo.kept || undo_map(f) < 0)
         return;
     for (uint64_t i = 0; i < s->header->undo.made && (c = copy_at(s, i)); i++)
-        if (c->until == UNDO_PRIVATE)
+        if (c->until == UNDO_PRIVATE && c->page >= from)
             drop(c, views);
 }
 

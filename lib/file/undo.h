@@ -140,9 +140,9 @@ bool undo_private_put(struct file *f, char *bytes, uint64_t views, uint64_t unsu
 const char *undo_private_find(struct file *f, uint64_t page, unsigned view, const char *before,
                               bool *is_sure);
 
-/* None of the page, or of any page, is kept for these views any more. */
+/* None of the page, or of any page from one on, is kept for these views any more. */
 void undo_private_drop(struct file *f, uint64_t page, uint64_t views);
-void undo_private_drop_all(struct file *f, uint64_t views);
+void undo_private_drop_all(struct file *f, uint64_t from, uint64_t views);
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };
