@@ -104,12 +104,10 @@ static bool drop(char *at, uint64_t n)
     return madvise(at, n, MADV_DONTNEED) == 0 || madvise(at, n, DONTNEED_LOCKED) == 0;
 }
 
-/* Those of pages behind the end of the file, and what is kept for these. */
-static int drop_behind(const struct mapping *m, char *at, uint64_t pages)
+/* Forgets what is kept for pages of the view from `at` on, which are behind the end of the file. */
+static int forget_behind(const struct mapping *m, const char *at)
 {
     struct file *f = m->file;
-    if (!drop(at, pages * PAGE_BYTES))
-        return report_errno(errno, "cannot give copies of pages back");
     if (!f->shared.header->undo.kept)
         return 0;
     if (show_take(f, false) < 0)
@@ -133,7 +131,10 @@ static int find(struct stores *s)
     while (s->nruns && s->runs[s->nruns - 1].end > pages) {
         struct private_run *last = &s->runs[s->nruns - 1];
         const uint64_t first = last->first > pages ? last->first : pages;
-        if (drop_behind(m, s->at + first * PAGE_BYTES, last->end - first) < 0)
+        char *const at = s->at + first * PAGE_BYTES;
+        if (!drop(at, (last->end - first) * PAGE_BYTES))
+            return report_errno(errno, "cannot give copies of pages back");
+        if (forget_behind(m, at) < 0)
             return -1;
         last->end = first;
         s->nruns -= last->first == first;
@@ -483,8 +484,11 @@ static int trim(struct mapping *m)
     struct stores s = {.m = m, .at = m->base, .n = layout_pages(m->reach) * PAGE_BYTES};
     const uint64_t size = stores_size(m), in_page = size % PAGE_BYTES;
     const uint64_t last = size > m->offset ? (size - m->offset) / PAGE_BYTES : 0;
-    if (find(&s) < 0)
+    /* The kernel has given copies back where the file itself is shorter now. */
+    if (find(&s) < 0 || forget_behind(m, m->base + (last + (in_page != 0)) * PAGE_BYTES) < 0) {
+        free(s.runs);
         return -1;
+    }
     for (uint64_t i = 0; i < s.nruns && in_page && size > m->offset; i++)
         if (s.runs[i].first <= last && last < s.runs[i].end)
             memset(page_of(m, size / PAGE_BYTES) + in_page, 0, PAGE_BYTES - in_page);
