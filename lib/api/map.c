@@ -2,6 +2,8 @@
 /*
  * ato_mmap(), ato_munmap() and ato_set_read_policy(): check arguments, make and remove views.
  */
+#include "lib/api/map.h"
+
 #include "lib/api/files.h"
 #include "lib/api/options.h"
 #include "lib/api/stores.h"
@@ -180,9 +182,14 @@ void *ato_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off
     return check_flags(prot, flags) < 0 ? MAP_FAILED : map(addr, length, prot, fd, offset, NULL);
 }
 
+void *map_at(void *hint, size_t length, int fd, off_t offset, const struct ato_options *opt)
+{
+    return map(hint, length, PROT_NONE, fd, offset, opt);
+}
+
 void *ato_mmap_opt(size_t length, int fd, off_t offset, const struct ato_options *opt)
 {
-    return map(NULL, length, PROT_NONE, fd, offset, opt);
+    return map_at(NULL, length, fd, offset, opt);
 }
 
 int ato_set_read_policy(void *addr, int policy)

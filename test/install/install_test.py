@@ -103,6 +103,11 @@ def main():
                 claim(f'{end} is installed', any(p.endswith(end) for p in found))
             status, text = run([by_name['ato'], '--version'])
             claim('ato runs', status == 0 and text.startswith('ato '), text)
+            claim('what ato run preloads exports only functions of libc',
+                  not [n for n in exported(by_name['libato_run_preload.so']) if re.match('ato|served|calls|record', n)])
+            if not sanitizers():
+                status, text = run([by_name['ato'], 'run', 'true'])
+                claim('ato run finds it', status == 0 and 'made no shared, writable mapping' in text, text)
         claim('nothing of the tests is installed',
               not [p for p in found if 'seam' in p or 'gtest' in p or 'unit_' in p], str(found))
         if failures:

@@ -13,10 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tool_command *const commands[] = {
-    &info_command, &deploy_command,  &check_command, &convert_command, &cp_command, &doctor_command,
-    &top_command,  &reclaim_command, &bench_command, &map_command,     &gc_command, &sqlite_command,
-    NULL};
+static const struct tool_command *const commands[] = {&info_command,   &deploy_command,
+                                                      &check_command,  &convert_command,
+                                                      &cp_command,     &doctor_command,
+                                                      &top_command,    &reclaim_command,
+                                                      &bench_command,  &map_command,
+                                                      &gc_command,     &run_command,
+                                                      &sqlite_command, NULL};
 
 enum kind {
     FLAG,   /* bool */
@@ -43,8 +46,8 @@ static const struct {
     [OPTION_EVERY] = {"every", " MS", NUMBER, AT(every), "the interval, by default 1000"},
     [OPTION_COUNT] = {"count", " N", NUMBER, AT(count_of), "ends after N intervals"},
     [OPTION_TIME] = {"time", " MS", NUMBER, AT(time), "how long it takes, by default 9500"},
-    [OPTION_PATH] = {"path", " PATH", PATHS, 0, "only the database PATH, or those below it"},
-    [OPTION_REQUIRE] = {"require", "", FLAG, AT(require), "fails if it opened no database so"},
+    [OPTION_PATH] = {"path", " PATH", PATHS, 0, "only the file PATH, or those below it"},
+    [OPTION_REQUIRE] = {"require", "", FLAG, AT(require), "fails if libato cannot be used"},
     [OPTION_TIDY] = {"tidy", "", FLAG, AT(tidy), "makes plain what PROGRAM leaves"},
 #undef AT
 };
@@ -58,7 +61,7 @@ static void help(void)
 {
     say_usage(stdout);
     fputs("\nInspects and repairs files that are mapped through libato; measures it; starts "
-          "programs whose SQLite uses it.\n\nCommands:\n",
+          "programs that use it without a change.\n\nCommands:\n",
           stdout);
     for (int i = 0; commands[i]; i++)
         printf("  %-8s%-16s %s\n", commands[i]->name, commands[i]->operands, commands[i]->what);

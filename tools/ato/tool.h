@@ -65,6 +65,6 @@ struct tool_command {
 
 extern const struct tool_command info_command, deploy_command, check_command, convert_command,
     cp_command, doctor_command, bench_command, gc_command, map_command, reclaim_command,
-    sqlite_command, top_command;
+    run_command, sqlite_command, top_command;
 
 #endif

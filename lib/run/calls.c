@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/run/calls.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+void *calls_real[CALL_COUNT];
+
+void *calls_find(enum call call)
+{
+    static const char *const names[CALL_COUNT] = {
+#define NAME(name, result, parameters) #name,
+        CALLS(NAME)
+#undef NAME
+    };
+    void *found = dlsym(RTLD_NEXT, names[call]);
+    if (!found)
+        abort();
+    __atomic_store_n(&calls_real[call], found, __ATOMIC_RELAXED);
+    return found;
+}
+
+/* What calls from within this library find. A name that is missing here is an error of the linker. */
+#define WITHIN(name, real, result, parameters, ...)                                                \
+    result __wrap_##name parameters;                                                               \
+    result __wrap_##name parameters                                                                \
+    {                                                                                              \
+        return REAL(real)(__VA_ARGS__);                                                            \
+    }
+WITHIN(mmap64, mmap, void *, (void *at, size_t n, int prot, int flags, int fd, off_t offset), at, n,
+       prot, flags, fd, offset)
+WITHIN(msync, msync, int, (void *at, size_t n, int flags), at, n, flags)
+WITHIN(madvise, madvise, int, (void *at, size_t n, int advice), at, n, advice)
+WITHIN(fsync, fsync, int, (int fd), fd)
+WITHIN(fdatasync, fdatasync, int, (int fd), fd)
+WITHIN(ftruncate64, ftruncate, int, (int fd, off_t size), fd, size)
+WITHIN(fallocate64, fallocate, int, (int fd, int mode, off_t offset, off_t n), fd, mode, offset, n)
+WITHIN(read, read, ssize_t, (int fd, void *to, size_t n), fd, to, n)
+WITHIN(pread64, pread, ssize_t, (int fd, void *to, size_t n, off_t offset), fd, to, n, offset)
+WITHIN(write, write, ssize_t, (int fd, const void *from, size_t n), fd, from, n)
+WITHIN(pwrite64, pwrite, ssize_t, (int fd, const void *from, size_t n, off_t offset), fd, from, n,
+       offset)
+WITHIN(pthread_sigmask, pthread_sigmask, int, (int how, const sigset_t *set, sigset_t *old), how,
+       set, old)
+WITHIN(close, close, int, (int fd), fd)
+WITHIN(lseek64, lseek, off_t, (int fd, off_t offset, int whence), fd, offset, whence)
+WITHIN(fstat64, fstat, int, (int fd, struct stat *st), fd, st)
+WITHIN(stat64, stat, int, (const char *path, struct stat *st), path, st)
+WITHIN(fstatat64, fstatat, int, (int folder, const char *path, struct stat *st, int flags), folder,
+       path, st, flags)
+WITHIN(statx, statx, int,
+       (int folder, const char *path, int flags, unsigned mask, struct statx *st), folder, path,
+       flags, mask, st)
+
+bool calls_keep_addresses;
+
+int __wrap_munmap(void *at, size_t n);
+int __wrap_munmap(void *at, size_t n)
+{
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (!calls_keep_addresses)
+        return REAL(munmap)(at, n);
+    return REAL(mmap)(at, n, PROT_READ | PROT_WRITE, how, -1, 0) == MAP_FAILED ? -1 : 0;
+}
+
+int __wrap_open64(const char *path, int flags, ...);
+int __wrap_open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return REAL(open)(path, flags, mode);
+}
+
+int __wrap_openat64(int folder, const char *path, int flags, ...);
+int __wrap_openat64(int folder, const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return REAL(openat)(folder, path, flags, mode);
+}
+
+int __wrap_fcntl64(int fd, int command, ...);
+int __wrap_fcntl64(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    return REAL(fcntl)(fd, command, argument);
+}
+
+void *__wrap_mremap(void *at, size_t old, size_t n, int flags, ...);
+void *__wrap_mremap(void *at, size_t old, size_t n, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    void *to = va_arg(rest, void *);
+    va_end(rest);
+    return REAL(mremap)(at, old, n, flags, to);
+}

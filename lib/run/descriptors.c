@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What programs do with the descriptors of a file that is served, but for reads and writes (transfers.c): syncs, its size, which is libato's,
+ * opening and closing it, and its locks.
+ */
+#include "lib/run/calls.h"
+#include "lib/run/served.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* ---- durability ---- */
+
+int call_fsync(int fd)
+{
+    struct served *s = served_enter_of(fd);
+    if (s) {
+        const int r = served_commit_file(s);
+        served_leave();
+        if (r < 0)
+            return -1;
+    }
+    return REAL(fsync)(fd);
+}
+
+/* What was stored and written is durable with the commit. */
+static int commit_of(int fd)
+{
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return 1;
+    const int r = served_commit_file(s);
+    served_leave();
+    return r;
+}
+
+int call_fdatasync(int fd)
+{
+    const int r = commit_of(fd);
+    return r == 1 ? REAL(fdatasync)(fd) : r;
+}
+
+int call_sync_file_range(int fd, off_t offset, off_t n, unsigned flags)
+{
+    const int r = commit_of(fd);
+    return r == 1 ? REAL(sync_file_range)(fd, offset, n, flags) : r;
+}
+
+static void commit_all(void)
+{
+    if (served_enter(SERVED_TO_USE)) {
+        (void)served_commit_all();
+        served_leave();
+    }
+}
+
+int call_syncfs(int fd)
+{
+    commit_all();
+    return REAL(syncfs)(fd);
+}
+
+void call_sync(void)
+{
+    commit_all();
+    REAL(sync)();
+}
+
+/* ---- the size ---- */
+
+static bool is_writable(int fd)
+{
+    const int access = REAL(fcntl)(fd, F_GETFL);
+    return access >= 0 && !(access & O_PATH) && (access & O_ACCMODE) != O_RDONLY;
+}
+
+static int resize(struct served *s, off_t size)
+{
+    if (size < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    pthread_mutex_lock(&s->position);
+    const int r = served_resize(s, (uint64_t)size);
+    pthread_mutex_unlock(&s->position);
+    return r;
+}
+
+int call_ftruncate(int fd, off_t size)
+{
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return REAL(ftruncate)(fd, size);
+    const int r = is_writable(fd) ? resize(s, size) : (errno = EINVAL, -1);
+    served_leave();
+    return r;
+}
+CALL_ALIAS(ftruncate, ftruncate64);
+
+/* As served_enter_of(), of a path. */
+static struct served *enter_path(int folder, const char *path)
+{
+    struct statx sx;
+    if (!path || !served_enter(SERVED_TO_USE))
+        return NULL;
+    struct served *s = REAL(statx)(folder, path, 0, STATX_INO, &sx) == 0
+                           ? served_file(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino)
+                           : NULL;
+    if (!s)
+        served_leave();
+    return s;
+}
+
+int call_truncate(const char *path, off_t size)
+{
+    struct served *s = enter_path(AT_FDCWD, path);
+    if (!s)
+        return REAL(truncate)(path, size);
+    const int r = access(path, W_OK) == 0 ? resize(s, size) : -1;
+    served_leave();
+    return r;
+}
+CALL_ALIAS(truncate, truncate64);
+
+/* Returns 0; -1 with errno. */
+static int allocate(struct served *s, int fd, int mode, off_t offset, off_t n)
+{
+    off_t size = served_size(s), end = offset + n;
+    if (!is_writable(fd) || offset < 0 || n <= 0 || end < 0) {
+        errno = is_writable(fd) ? EINVAL : EBADF;
+        return -1;
+    }
+    if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (!(mode & FALLOC_FL_KEEP_SIZE) && end > size && resize(s, end) < 0)
+        return -1;
+    size = served_size(s);
+    if (mode & ~FALLOC_FL_KEEP_SIZE) {
+        /* Zeros that are stored: committed as all other stores are. */
+        if (offset < size)
+            memset(s->base + offset, 0, (size_t)((end < size ? end : size) - offset));
+        return 0;
+    }
+    return REAL(fallocate)(fd, FALLOC_FL_KEEP_SIZE, offset, n);
+}
+
+int call_fallocate(int fd, int mode, off_t offset, off_t n)
+{
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return REAL(fallocate)(fd, mode, offset, n);
+    const int r = allocate(s, fd, mode, offset, n);
+    served_leave();
+    return r;
+}
+CALL_ALIAS(fallocate, fallocate64);
+
+int call_posix_fallocate(int fd, off_t offset, off_t n)
+{
+    const int before = errno;
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return REAL(posix_fallocate)(fd, offset, n);
+    int error = allocate(s, fd, 0, offset, n) < 0 ? errno : 0;
+    if (error == EOPNOTSUPP) /* the file is long enough, and has no space yet */
+        error = 0;
+    served_leave();
+    errno = before;
+    return error;
+}
+CALL_ALIAS(posix_fallocate, posix_fallocate64);
+
+/* The length of a file that was made shorter changes when it is unmapped. */
+static void correct(int r, struct stat *st)
+{
+    if (r < 0 || !S_ISREG(st->st_mode) || !served_enter(SERVED_TO_USE))
+        return;
+    const struct served *s = served_file(st->st_dev, st->st_ino);
+    const off_t size = s ? served_size(s) : -1;
+    if (size >= 0)
+        st->st_size = size;
+    served_leave();
+}
+
+#define STAT(name, parameters, ...)                                                                \
+    int call_##name parameters                                                                     \
+    {                                                                                              \
+        const int r = REAL(name)(__VA_ARGS__);                                                     \
+        correct(r, st);                                                                            \
+        return r;                                                                                  \
+    }                                                                                              \
+    CALL_ALIAS(name, name##64)
+STAT(fstat, (int fd, struct stat *st), fd, st);
+STAT(stat, (const char *path, struct stat *st), path, st);
+STAT(lstat, (const char *path, struct stat *st), path, st);
+STAT(fstatat, (int folder, const char *path, struct stat *st, int flags), folder, path, st, flags);
+STAT(__fxstat, (int version, int fd, struct stat *st), version, fd, st);
+STAT(__xstat, (int version, const char *path, struct stat *st), version, path, st);
+STAT(__lxstat, (int version, const char *path, struct stat *st), version, path, st);
+STAT(__fxstatat, (int version, int folder, const char *path, struct stat *st, int flags), version,
+     folder, path, st, flags);
+
+int call_statx(int folder, const char *path, int flags, unsigned mask, struct statx *st)
+{
+    const int r = REAL(statx)(folder, path, flags, mask, st);
+    if (r == 0 && st->stx_mask & STATX_SIZE && S_ISREG(st->stx_mode)) {
+        struct stat found = {.st_mode = S_IFREG,
+                             .st_dev = makedev(st->stx_dev_major, st->stx_dev_minor),
+                             .st_ino = st->stx_ino,
+                             .st_size = (off_t)st->stx_size};
+        correct(0, &found);
+        st->stx_size = (uint64_t)found.st_size;
+    }
+    return r;
+}
+
+off_t call_lseek(int fd, off_t offset, int whence)
+{
+    struct served *s = whence == SEEK_END || whence == SEEK_DATA || whence == SEEK_HOLE
+                           ? served_enter_of(fd)
+                           : NULL;
+    if (s && whence == SEEK_END) {
+        offset += served_size(s);
+        whence = SEEK_SET;
+    } else if (s)
+        (void)served_commit_file(s);
+    if (s)
+        served_leave();
+    return REAL(lseek)(fd, offset, whence);
+}
+CALL_ALIAS(lseek, lseek64);
+
+/* ---- opening ---- */
+
+/* O_TRUNC is a change of the size. */
+static int open_at(int folder, const char *path, int flags, mode_t mode)
+{
+    struct served *s = flags & O_TRUNC ? enter_path(folder, path) : NULL;
+    if (!s)
+        return REAL(openat)(folder, path, flags, mode);
+    const int fd = REAL(openat)(folder, path, flags & ~O_TRUNC, mode);
+    if (fd >= 0 && is_writable(fd) && resize(s, 0) < 0) {
+        const int error = errno;
+        REAL(close)(fd);
+        errno = error;
+        served_leave();
+        return -1;
+    }
+    served_leave();
+    return fd;
+}
+
+int call_openat(int folder, const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open_at(folder, path, flags, mode);
+}
+CALL_ALIAS(openat, openat64);
+
+int call_open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open_at(AT_FDCWD, path, flags, mode);
+}
+CALL_ALIAS(open, open64);
+
+int call_creat(const char *path, mode_t mode)
+{
+    return open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+CALL_ALIAS(creat, creat64);
+
+FILE *call_fopen(const char *path, const char *mode)
+{
+    char other[16];
+    struct served *s = mode && *mode == 'w' && strlen(mode) < sizeof(other) - 1
+                           ? enter_path(AT_FDCWD, path)
+                           : NULL;
+    if (!s)
+        return REAL(fopen)(path, mode);
+    (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
+    FILE *stream = REAL(fopen)(path, other);
+    if (stream && resize(s, 0) < 0) {
+        const int error = errno;
+        (void)REAL(fclose)(stream);
+        errno = error;
+        stream = NULL;
+    }
+    served_leave();
+    return stream;
+}
+CALL_ALIAS(fopen, fopen64);
+
+/* ---- closing ---- */
+
+/* Before a descriptor is closed: a file that is not mapped any more is not served any more. */
+static void leave(int fd)
+{
+    struct served *s = served_enter_of(fd);
+    const bool is_last = s && !s->count;
+    if (s)
+        served_leave();
+    if (!is_last || !served_is_here() || !served_enter(SERVED_TO_CHANGE))
+        return;
+    s = served_of(fd);
+    if (s && !s->count)
+        (void)served_drop(s);
+    served_leave();
+}
+
+int call_close(int fd)
+{
+    leave(fd);
+    return REAL(close)(fd);
+}
+
+int call_fclose(FILE *stream)
+{
+    if (__atomic_load_n(&served_count, __ATOMIC_RELAXED)) {
+        (void)fflush(stream);
+        leave(fileno(stream));
+    }
+    return REAL(fclose)(stream);
+}
+
+/* ---- locks ---- */
+
+/* Before a lock of the file is given back: others who take it expect to see what was stored. */
+static void release(int fd)
+{
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return;
+    (void)served_commit_file(s);
+    served_leave();
+}
+
+int call_flock(int fd, int operation)
+{
+    if (operation & LOCK_UN)
+        release(fd);
+    return REAL(flock)(fd, operation);
+}
+
+int call_lockf(int fd, int command, off_t n)
+{
+    if (command == F_ULOCK)
+        release(fd);
+    return REAL(lockf)(fd, command, n);
+}
+CALL_ALIAS(lockf, lockf64);
+
+int call_fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    if ((command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
+         command == F_OFD_SETLKW) &&
+        ((struct flock *)argument)->l_type == F_UNLCK)
+        release(fd);
+    return REAL(fcntl)(fd, command, argument);
+}
+CALL_ALIAS(fcntl, fcntl64);

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/run/served.h"
+
+#include "lib/api/map.h"
+#include "lib/run/calls.h"
+#include "lib/sqlite/record.h"
+
+#include "ato_engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+unsigned served_count;
+bool served_is_required;
+
+static struct served *all;
+static struct refused {
+    struct refused *next;
+    dev_t device;
+    ino_t inode;
+} * refused;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static pid_t process; /* 0: this library is not set up yet */
+static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+static __thread int cancelling __attribute__((tls_model("initial-exec"))); /* as it was before */
+
+/* ---- sentences ---- */
+
+void served_say(enum served_said kind, const char *format, ...)
+{
+    static bool said[SAID_COUNT];
+    char line[1024] = "ato run: ";
+    const int error = errno, start = (int)strlen(line);
+    va_list rest;
+    if (__atomic_exchange_n(&said[kind], true, __ATOMIC_RELAXED))
+        return;
+    va_start(rest, format);
+    int n = start + vsnprintf(line + start, sizeof(line) - (size_t)start - 1, format, rest);
+    va_end(rest);
+    if (n > (int)sizeof(line) - 2)
+        n = (int)sizeof(line) - 2;
+    line[n] = '\n';
+    const ssize_t written = write(STDERR_FILENO, line, (size_t)n + 1);
+    (void)written;
+    errno = error;
+}
+
+/* ---- the lock ---- */
+
+bool served_enter(enum served_how how)
+{
+    if (how == SERVED_TO_USE && !__atomic_load_n(&served_count, __ATOMIC_ACQUIRE))
+        return false;
+    if (is_inside || !process)
+        return false;
+    is_inside = true;
+    if ((how == SERVED_TO_USE ? pthread_rwlock_rdlock : pthread_rwlock_wrlock)(&lock) == 0) {
+        /* No thread may be cancelled in a call of libato. */
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
+        return true;
+    }
+    is_inside = false;
+    return false;
+}
+
+bool served_is_here(void)
+{
+    return getpid() == process;
+}
+
+void served_leave(void)
+{
+    pthread_rwlock_unlock(&lock);
+    is_inside = false;
+    pthread_setcancelstate(cancelling, &cancelling);
+}
+
+/* ---- which file? ---- */
+
+struct served *served_file(dev_t device, ino_t inode)
+{
+    struct served *s = all;
+    while (s && (s->inode != inode || s->device != device))
+        s = s->next;
+    return s;
+}
+
+struct served *served_of(int fd)
+{
+    struct statx sx;
+    /* Not fstat(): reflection/media/fsops.h says why. */
+    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_TYPE, &sx) < 0 ||
+        !S_ISREG(sx.stx_mode))
+        return NULL;
+    return served_file(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino);
+}
+
+struct served *served_enter_of(int fd)
+{
+    if (!served_enter(SERVED_TO_USE))
+        return NULL;
+    struct served *s = served_of(fd);
+    if (!s)
+        served_leave();
+    return s;
+}
+
+struct served *served_at(const void *at)
+{
+    struct served *s = all;
+    while (s && ((const char *)at < s->base || (const char *)at >= s->base + s->reach))
+        s = s->next;
+    return s;
+}
+
+/* ---- views ---- */
+
+/* The address space for a file: it may grow to so much. Where this is limited a file takes an eighth of it at most. */
+static uint64_t most_room(uint64_t end)
+{
+    enum { SHARES = 8, GROWTH = 4 };
+    struct rlimit limit;
+    uint64_t n = 64ull << 30;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        while (n > 1ull << 30 && n > limit.rlim_cur / SHARES)
+            n /= 4;
+    return n > end * GROWTH ? n : end * GROWTH;
+}
+
+/* Maps the file at `at`, or, NULL, anywhere. Returns whether it is mapped. */
+static bool map(struct served *s, void *at, uint64_t room)
+{
+    struct ato_options o = {.struct_size = sizeof(o),
+                            /* Closing another one would drop the program's locks of fcntl(2). */
+                            .flags = ATO_PLAIN_STORES | ATO_BORROW_FD,
+                            .max_size = room};
+    for (;; o.max_size /= 4) {
+        s->base = map_at(at, s->length, s->fd, 0, &o);
+        if (s->base != MAP_FAILED || (errno != EFBIG && errno != ENOMEM) ||
+            o.max_size / 4 <= s->length)
+            break;
+    }
+    s->reach = o.max_size;
+    if (s->base != MAP_FAILED && at && s->base != at) {
+        (void)ato_munmap(s->base, s->length, ATO_UNMAP_DISCARD);
+        s->base = MAP_FAILED;
+    }
+    return s->base != MAP_FAILED;
+}
+
+/* Opens the file again: a duplicate would keep a lock of flock(2) after the program has closed its descriptor. */
+static int open_again(int fd)
+{
+    char name[32];
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    const int again = open(name, O_RDWR | O_CLOEXEC);
+    return again < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : again;
+}
+
+struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, uint64_t end)
+{
+    struct served *s = calloc(1, sizeof(*s) + strlen(path) + 1);
+    struct statx sx;
+    if (!s)
+        return NULL;
+    strcpy(s->path, path);
+    s->device = device;
+    s->inode = inode;
+    s->fd = open_again(fd);
+    const bool known = s->fd >= 0 && statx(s->fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) == 0;
+    s->length = known && sx.stx_size > end ? sx.stx_size : end;
+    pthread_mutex_init(&s->position, NULL);
+    /* A descriptor of a file that is refused stays open: closing it would drop the program's locks of fcntl(2). */
+    if (!known || !map(s, NULL, most_room(s->length))) {
+        const int error = errno;
+        free(s);
+        errno = error;
+        return NULL;
+    }
+    s->next = all;
+    all = s;
+    __atomic_fetch_add(&served_count, 1, __ATOMIC_RELEASE);
+    return s;
+}
+
+bool served_is_refused(dev_t device, ino_t inode)
+{
+    const struct refused *r = refused;
+    while (r && (r->inode != inode || r->device != device))
+        r = r->next;
+    return r;
+}
+
+void served_refuse(dev_t device, ino_t inode)
+{
+    struct refused *r = malloc(sizeof(*r));
+    if (!r)
+        return;
+    *r = (struct refused){refused, device, inode};
+    refused = r;
+}
+
+/* Takes it out of the list, and frees it. */
+static void forget(struct served *s)
+{
+    struct served **at = &all;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    __atomic_fetch_sub(&served_count, 1, __ATOMIC_RELEASE);
+    close(s->fd);
+    pthread_mutex_destroy(&s->position);
+    free(s->ranges);
+    free(s);
+}
+
+bool served_add(struct served *s, uint64_t from, uint64_t to)
+{
+    struct served_range *more = realloc(s->ranges, (s->count + 1) * sizeof(*more));
+    if (!more)
+        return false;
+    s->ranges = more;
+    s->ranges[s->count++] = (struct served_range){from, to};
+    return true;
+}
+
+/* Takes [from, to) out of range i. Returns false if there is no memory for a second part. */
+static bool cut(struct served *s, size_t i, uint64_t from, uint64_t to)
+{
+    struct served_range *r = &s->ranges[i];
+    if (from > r->from && to < r->to) {
+        if (!served_add(s, to, r->to))
+            return false;
+        s->ranges[i].to = from;
+    } else if (from > r->from)
+        r->to = from < r->to ? from : r->to;
+    else if (to < r->to)
+        r->from = to > r->from ? to : r->from;
+    else
+        *r = s->ranges[--s->count];
+    return true;
+}
+
+/* Returns whether the program has a descriptor of the file. */
+static bool has_descriptor(const struct served *s)
+{
+    struct stat st;
+    bool found = false;
+    DIR *descriptors = opendir("/proc/self/fd");
+    for (const struct dirent *e; descriptors && !found && (e = readdir(descriptors));)
+        found = atoi(e->d_name) != s->fd && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
+                st.st_ino == s->inode && st.st_dev == s->device;
+    if (descriptors)
+        closedir(descriptors);
+    return found;
+}
+
+int served_drop(struct served *s)
+{
+    if (ato_munmap(s->base, s->length, ATO_UNMAP_SPATIAL) < 0) {
+        served_say(SAID_UNMAP, "%s cannot be unmapped: %s", s->path, ato_errormsg());
+        if (ato_size(s->base) >= 0)
+            return -1;
+    }
+    forget(s);
+    return 0;
+}
+
+int served_remove(struct served *s, uint64_t from, uint64_t to)
+{
+    size_t i = 0;
+    /* Of several ranges that have it, one was meant. */
+    while (i < s->count && !(s->ranges[i].from <= from && to <= s->ranges[i].to))
+        i++;
+    if (s->count == 1 && i == 0 && from == s->ranges[0].from && to == s->ranges[0].to &&
+        !has_descriptor(s))
+        return served_drop(s);
+    if (i < s->count)
+        return cut(s, i, from, to) ? 0 : -1;
+    for (i = s->count; i-- > 0;)
+        if (s->ranges[i].from < to && from < s->ranges[i].to && !cut(s, i, from, to))
+            return -1;
+    return 0;
+}
+
+/* ---- commits ---- */
+
+int served_commit(struct served *s, void *at, size_t n, int flags)
+{
+    /* So far as the library takes the mapping to reach; nothing behind the end of the file is committed. */
+    const off_t size = ato_size(s->base);
+    const size_t length = (size_t)size > s->length ? (size_t)size : s->length;
+    const size_t end = (length + 4095) & ~4095ull, from = (size_t)((char *)at - s->base);
+    if (size >= 0 && from >= end)
+        return 0;
+    const int r = size < 0 ? -1 : ato_msync(at, n < end - from ? n : end - from, flags);
+    if (r < 0)
+        served_say(SAID_COMMIT, "%s: what was stored is not committed: %s", s->path,
+                   ato_errormsg());
+    return r;
+}
+
+int served_commit_file(struct served *s)
+{
+    return served_commit(s, s->base, s->reach, MS_SYNC);
+}
+
+int served_commit_all(void)
+{
+    int r = 0;
+    for (struct served *s = all; s; s = s->next)
+        /* Programs close descriptors that they do not know before they start another one. */
+        if (served_of(s->fd) == s && served_commit_file(s) < 0)
+            r = -1;
+    return r;
+}
+
+off_t served_size(const struct served *s)
+{
+    return ato_size(s->base);
+}
+
+int served_resize(struct served *s, uint64_t size)
+{
+    if (size > s->reach) {
+        served_say(SAID_COMMIT,
+                   "%s cannot grow to %llu bytes while it is mapped: there is room for %zu",
+                   s->path, (unsigned long long)size, s->reach);
+        errno = EFBIG;
+        return -1;
+    }
+    return ato_ftruncate(s->base, (off_t)size);
+}
+
+/* ---- fork and exit ---- */
+
+/* A file that was forked is as it was when it was committed last: what the parent stored is to be seen by the child. */
+static void before_fork(void)
+{
+    if (is_inside)
+        return;
+    pthread_rwlock_wrlock(&lock);
+    (void)served_commit_all();
+}
+
+static void in_parent(void)
+{
+    if (!is_inside)
+        pthread_rwlock_unlock(&lock);
+}
+
+/* libato's views are not inherited: each file is mapped anew, where it was. */
+static void in_child(void)
+{
+    process = getpid();
+    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    for (struct served *s = all, *next; s; s = next) {
+        next = s->next;
+        void *const base = s->base;
+        const int fd = open_again(s->fd);
+        if (fd >= 0) {
+            close(s->fd);
+            s->fd = fd;
+        }
+        pthread_mutex_init(&s->position, NULL);
+        if (map(s, base, s->reach))
+            continue;
+        served_say(SAID_CHILD, "%s is not mapped in a child of fork(): %s", s->path,
+                   ato_errormsg());
+        forget(s);
+    }
+}
+
+void served_end(void)
+{
+    if (!served_is_here() || !served_enter(SERVED_TO_USE))
+        return;
+    (void)served_commit_all();
+    served_leave();
+}
+
+void served_end_all(void)
+{
+    if (!served_is_here() || !served_count || !served_enter(SERVED_TO_CHANGE))
+        return;
+    calls_keep_addresses = true;
+    for (struct served *s = all, *next; s; s = next) {
+        next = s->next;
+        if (served_of(s->fd) == s)
+            (void)served_drop(s);
+    }
+    served_leave();
+}
+
+/* The last handler of exit(3), after the destructors of all libraries. */
+static void at_exit(int status, void *none)
+{
+    (void)status;
+    (void)none;
+    served_end_all();
+}
+
+static void __attribute__((constructor)) set_up(void)
+{
+    record_set(offsetof(struct record, loaded));
+    served_is_required = secure_getenv("ATO_RUN_REQUIRE");
+    if (pthread_atfork(before_fork, in_parent, in_child) != 0 || on_exit(at_exit, NULL) != 0 ||
+        at_quick_exit(served_end_all) != 0)
+        return;
+    process = getpid();
+}
+
+/* Before libato's own. Destructors of other libraries may store later: at_exit(). */
+static void __attribute__((destructor)) take_down(void)
+{
+    served_end();
+}

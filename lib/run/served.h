@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The files of this process whose shared mappings are mappings of libato (ATO_PLAIN_STORES): which are they, and what do they hold?
+ *
+ * A file has one view, of all of it and with room to grow, however often the program maps it. The program gets addresses
+ * within the view, so what it stores through one mapping is seen through all of them. A range is what one mmap() of the program has of it.
+ * The view goes when there is no range any more, and the program has closed the file: munmap() is no sync, and programs map a file that
+ * grows anew in the middle of a change.
+ *
+ * What the program writes by its descriptors of such a file is stored to the view, too, and what it reads comes from there: reads,
+ * writes and mappings agree, and all that was written is in the next commit.
+ *
+ * Locks: the functions that take a struct served are called between served_enter() and served_leave().
+ */
+#ifndef ATO_LIB_RUN_SERVED_H
+#define ATO_LIB_RUN_SERVED_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct served {
+    struct served *next;
+    dev_t device;
+    ino_t inode;
+    int fd; /* a descriptor of its own, which libato uses */
+    char *base;
+    size_t length; /* as it was mapped */
+    size_t reach;  /* what it may grow to */
+    struct served_range {
+        uint64_t from, to; /* offsets in the file */
+    } * ranges;
+    size_t count;
+    pthread_mutex_t position; /* one write by a descriptor at a time, and one change of the size */
+    char path[];
+};
+
+extern unsigned served_count;   /* of files; atomic */
+extern bool served_is_required; /* --require */
+
+enum served_how {
+    SERVED_TO_USE,
+    SERVED_TO_CHANGE /* no other thread is within, also none that uses a file */
+};
+
+/* Takes the lock. Returns false, and takes none, if the call that asks is to go on as ever: nothing is served (SERVED_TO_USE), or the
+ * thread is in such a call already. */
+bool served_enter(enum served_how how);
+void served_leave(void);
+
+/* Of a call on a descriptor: takes the lock, and returns the file, or NULL: it is not served, and no lock is taken. */
+struct served *served_enter_of(int fd);
+
+/* Returns false in a child of vfork(2), which has the memory of its parent. */
+bool served_is_here(void);
+
+/* Returns the file; NULL: it is not served. */
+struct served *served_of(int fd);
+struct served *served_file(dev_t device, ino_t inode);
+struct served *served_at(const void *at);
+
+/* Makes the file served, for a mapping up to `end`. With SERVED_TO_CHANGE. Returns NULL with errno, and ato_errormsg() says why. */
+struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, uint64_t end);
+
+/* A file with an ordinary mapping is not served later: its mappings would not agree. With SERVED_TO_CHANGE. */
+void served_refuse(dev_t device, ino_t inode);
+bool served_is_refused(dev_t device, ino_t inode);
+
+/* Adds a range. Returns false if there is no memory. */
+bool served_add(struct served *s, uint64_t from, uint64_t to);
+
+/* Takes [from, to) out of one range that has it, or of all. This commits nothing: what was stored is in the next commit. But if the
+ * file has no range then, and the program has no descriptor of it, it is as served_drop(). With SERVED_TO_CHANGE. Returns 0; -1 with
+ * errno: nothing has changed. */
+int served_remove(struct served *s, uint64_t from, uint64_t to);
+
+/* Commits, and unmaps the file: it is not served any more. With SERVED_TO_CHANGE. Returns as served_remove(). */
+int served_drop(struct served *s);
+
+/* Commit what was stored to [at, at + n), to the file, or to all files: `flags` as of msync(2), else durably (a relaxed commit is not seen
+ * by others at once). Return 0; -1 with errno, and the stores are still there. */
+int served_commit(struct served *s, void *at, size_t n, int flags);
+int served_commit_file(struct served *s);
+int served_commit_all(void);
+
+/* Commits all before this process becomes another program. Does nothing in a child of vfork(2). */
+void served_end(void);
+
+/* The same before it ends; and the files become plain, unless other processes have them mapped. Threads may still store: not to the files. */
+void served_end_all(void);
+
+/* Returns the size of the file; -1 with errno. */
+off_t served_size(const struct served *s);
+
+/* Makes the file so long: shorter at once, longer with the next commit. With its `position`. Returns 0; -1 with errno. */
+int served_resize(struct served *s, uint64_t size);
+
+/* Says a line on standard error; once for each `kind`, of the process. */
+enum served_said { SAID_REFUSED, SAID_COMMIT, SAID_FIXED, SAID_UNMAP, SAID_CHILD, SAID_COUNT };
+void served_say(enum served_said kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reads and writes of a file that is served: reads come from its view, and writes are stored there, so that both agree with the mappings,
+ * and are in the next commit. Where the kernel reads the file itself, what was stored is committed before.
+ */
+#include "lib/run/calls.h"
+#include "lib/run/served.h"
+
+#include "lib/file/table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { AT_POSITION = -1 }; /* as the offset: that of the descriptor */
+
+/* The most that one call moves, as in the kernel. */
+static size_t sum(const struct iovec *v, int count)
+{
+    const size_t most = 0x7ffff000;
+    size_t n = 0;
+    for (int i = 0; i < count; i++)
+        n = v[i].iov_len > most - n ? most : n + v[i].iov_len;
+    return n;
+}
+
+/* Moves n bytes between v and the view. */
+static void move(char *at, const struct iovec *v, size_t n, bool is_write)
+{
+    for (; n; v++) {
+        const size_t part = v->iov_len < n ? v->iov_len : n;
+        if (is_write)
+            memmove(at, v->iov_base, part);
+        else
+            memmove(v->iov_base, at, part);
+        at += part;
+        n -= part;
+    }
+}
+
+/* Returns the bytes that were moved; -1 with errno. Errors of the arguments are found by the call itself with no bytes. */
+static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int count, off_t offset,
+                        int flags, bool is_write)
+{
+    const int access = REAL(fcntl)(fd, F_GETFL);
+    if (access < 0 || access & O_PATH || (access & O_ACCMODE) == (is_write ? O_RDONLY : O_WRONLY)) {
+        errno = EBADF;
+        return -1;
+    }
+    if (count < 0 || count > IOV_MAX || offset < AT_POSITION) {
+        errno = EINVAL;
+        return -1;
+    }
+    const bool moves = offset == AT_POSITION;
+    size_t n = sum(v, count);
+    ssize_t r = -1;
+    pthread_mutex_lock(&s->position);
+    const off_t size = served_size(s);
+    off_t at = moves ? REAL(lseek)(fd, 0, SEEK_CUR) : offset;
+    if (is_write && (access & O_APPEND || flags & RWF_APPEND))
+        at = size;
+    if (size < 0 || at < 0)
+        goto end;
+    if (is_write && n && at + (off_t)n > size && served_resize(s, (uint64_t)at + n) < 0)
+        goto end;
+    if (!is_write)
+        n = at >= size ? 0 : (off_t)n > size - at ? (size_t)(size - at) : n;
+    move(s->base + at, v, n, is_write);
+    if (moves)
+        (void)REAL(lseek)(fd, at + (off_t)n, SEEK_SET);
+    r = (ssize_t)n;
+end:
+    pthread_mutex_unlock(&s->position);
+    if (r > 0 && is_write && (access & O_DSYNC || flags & (RWF_DSYNC | RWF_SYNC)) &&
+        served_commit_file(s) < 0)
+        r = -1;
+    return r;
+}
+
+static ssize_t transfer_one(struct served *s, int fd, const void *bytes, size_t n, off_t offset,
+                            bool is_write)
+{
+    const struct iovec v = {(void *)(uintptr_t)bytes, n};
+    const ssize_t r = transfer(s, fd, &v, 1, offset, 0, is_write);
+    served_leave();
+    return r;
+}
+
+static ssize_t transfer_all(struct served *s, int fd, const struct iovec *v, int count,
+                            off_t offset, int flags, bool is_write)
+{
+    const ssize_t r = transfer(s, fd, v, count, offset, flags, is_write);
+    served_leave();
+    return r;
+}
+
+/* An offset below 0 is an error, except of preadv2() and pwritev2(). */
+static off_t checked(off_t offset)
+{
+    return offset < 0 ? AT_POSITION - 1 : offset;
+}
+
+/* Nothing can be stored to pages that another thread commits. A system call fails there; a store of the program waits, and so does this.
+ * Returns whether the call is to be made again. */
+static bool was_stopped(ssize_t r, void *to)
+{
+    if (r >= 0 || errno != EFAULT || !table_find(to))
+        return false;
+    __atomic_fetch_or((char *)to, 0, __ATOMIC_RELAXED);
+    return true;
+}
+
+ssize_t call_read(int fd, void *to, size_t n)
+{
+    struct served *s = served_enter_of(fd);
+    ssize_t r;
+    if (s)
+        return transfer_one(s, fd, to, n, AT_POSITION, false);
+    do {
+        r = REAL(read)(fd, to, n);
+    } while (was_stopped(r, to));
+    return r;
+}
+
+ssize_t call_pread(int fd, void *to, size_t n, off_t offset)
+{
+    struct served *s = served_enter_of(fd);
+    ssize_t r;
+    if (s)
+        return transfer_one(s, fd, to, n, checked(offset), false);
+    do {
+        r = REAL(pread)(fd, to, n, offset);
+    } while (was_stopped(r, to));
+    return r;
+}
+CALL_ALIAS(pread, pread64);
+
+ssize_t call_write(int fd, const void *from, size_t n)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_one(s, fd, from, n, AT_POSITION, true) : REAL(write)(fd, from, n);
+}
+
+ssize_t call_pwrite(int fd, const void *from, size_t n, off_t offset)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_one(s, fd, from, n, checked(offset), true)
+             : REAL(pwrite)(fd, from, n, offset);
+}
+CALL_ALIAS(pwrite, pwrite64);
+
+/* Of a program that was compiled with _FORTIFY_SOURCE. */
+ssize_t call___read_chk(int fd, void *to, size_t n, size_t room)
+{
+    return n > room ? REAL(__read_chk)(fd, to, n, room) : call_read(fd, to, n);
+}
+
+ssize_t call___pread_chk(int fd, void *to, size_t n, off_t offset, size_t room)
+{
+    return n > room ? REAL(__pread_chk)(fd, to, n, offset, room) : call_pread(fd, to, n, offset);
+}
+CALL_ALIAS(__pread_chk, __pread64_chk);
+
+ssize_t call_readv(int fd, const struct iovec *v, int count)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, AT_POSITION, 0, false) : REAL(readv)(fd, v, count);
+}
+
+ssize_t call_preadv(int fd, const struct iovec *v, int count, off_t offset)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, checked(offset), 0, false)
+             : REAL(preadv)(fd, v, count, offset);
+}
+CALL_ALIAS(preadv, preadv64);
+
+ssize_t call_preadv2(int fd, const struct iovec *v, int count, off_t offset, int flags)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, offset, flags, false)
+             : REAL(preadv2)(fd, v, count, offset, flags);
+}
+CALL_ALIAS(preadv2, preadv64v2);
+
+ssize_t call_writev(int fd, const struct iovec *v, int count)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, AT_POSITION, 0, true) : REAL(writev)(fd, v, count);
+}
+
+ssize_t call_pwritev(int fd, const struct iovec *v, int count, off_t offset)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, checked(offset), 0, true)
+             : REAL(pwritev)(fd, v, count, offset);
+}
+CALL_ALIAS(pwritev, pwritev64);
+
+ssize_t call_pwritev2(int fd, const struct iovec *v, int count, off_t offset, int flags)
+{
+    struct served *s = served_enter_of(fd);
+    return s ? transfer_all(s, fd, v, count, offset, flags, true)
+             : REAL(pwritev2)(fd, v, count, offset, flags);
+}
+CALL_ALIAS(pwritev2, pwritev64v2);
+
+/* ---- copies in the kernel ---- */
+
+/* Commits the file that is read. Returns whether `to` is served: the kernel must not write there, and programs go on with read() and
+ * write() after these errors. */
+static bool prepare_copy(int from, int to)
+{
+    struct served *s = served_enter_of(from);
+    if (s) {
+        (void)served_commit_file(s);
+        served_leave();
+    }
+    s = served_enter_of(to);
+    if (s)
+        served_leave();
+    return s;
+}
+
+ssize_t call_sendfile(int to, int from, off_t *offset, size_t n)
+{
+    if (!prepare_copy(from, to))
+        return REAL(sendfile)(to, from, offset, n);
+    errno = EINVAL;
+    return -1;
+}
+CALL_ALIAS(sendfile, sendfile64);
+
+ssize_t call_copy_file_range(int from, off_t *from_offset, int to, off_t *to_offset, size_t n,
+                             unsigned flags)
+{
+    if (!prepare_copy(from, to))
+        return REAL(copy_file_range)(from, from_offset, to, to_offset, n, flags);
+    errno = EXDEV;
+    return -1;
+}
+
+ssize_t call_splice(int from, off_t *from_offset, int to, off_t *to_offset, size_t n,
+                    unsigned flags)
+{
+    if (!prepare_copy(from, to))
+        return REAL(splice)(from, from_offset, to, to_offset, n, flags);
+    errno = EINVAL;
+    return -1;
+}

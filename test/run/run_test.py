@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Are the mapped files of programs that nobody can change as their last sync left them, under `ato run`?
+
+    run_test.py ATO SUBJECT [STATIC]     SUBJECT: the program of subject.c; STATIC: the same without a dynamic linker
+"""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SIZE = 16 * 4096
+KILLED = -signal.SIGKILL
+NO_FILE = 'mapped no file through libato'
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        self.dir = os.path.realpath(tempfile.mkdtemp(prefix='ato-test-', dir='/dev/shm'))
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.file = os.path.join(self.dir, 'file')
+        self.fill(b'a')
+
+    def fill(self, byte):
+        with open(self.file, 'wb') as file:
+            file.write(byte * SIZE)
+
+    def content(self):
+        folder = os.path.join(self.dir, '.ato')
+        self.assertIn(os.listdir(folder) if os.path.exists(folder) else [], ([], ['README'])) # it is plain
+        with open(self.file, 'rb') as file:
+            return file.read()
+
+    def say(self, *words):
+        done = subprocess.run(words, cwd=self.dir, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    def run_it(self, *steps, options=(), status=0, said=''):
+        """Runs the steps on a file of `a`, and returns what it holds then: for each page its first byte."""
+        got, err = self.say(ATO, 'run', '--path', self.dir, *options, SUBJECT, self.file, *steps)
+        self.assertEqual((got, err), (status, said), steps)
+        return self.pages()
+
+    def pages(self):
+        content = self.content()
+        for at in range(0, len(content), 4096):
+            self.assertEqual(content[at:at + 4096], content[at:at + 1] * 4096)
+        return content[::4096].decode()
+
+    def test_without_libato_the_file_is_torn(self):
+        self.assertEqual(self.say(SUBJECT, self.file, 'half', 'kill')[0], KILLED)
+        self.assertEqual(self.pages(), 8 * 'b' + 8 * 'a')
+
+    def test_a_kill_leaves_the_file_as_it_was(self):
+        self.assertEqual(self.run_it('half', 'kill', status=KILLED), 16 * 'a')
+
+    def test_a_kill_leaves_what_the_last_sync_made(self):
+        for sync in 'msync', 'async', 'fsync', 'fdatasync', 'fork', 'unlock':
+            with self.subTest(sync):
+                self.fill(b'a')
+                pages = self.run_it('b', sync, 'a', 'half', 'kill', status=KILLED)
+                self.assertEqual(pages, 'c' + 15 * 'b' if sync == 'fork' else 16 * 'b')
+
+    def test_an_unmapping_is_no_sync_but_the_close_after_it_is(self):
+        self.assertEqual(self.run_it('b', 'munmap-part', 'map-again', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'munmap', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'munmap', 'close', 'kill', status=KILLED), 16 * 'b')
+        self.fill(b'a')
+        self.assertEqual(self.run_it('b', 'close', 'munmap', 'kill', status=KILLED), 16 * 'b')
+
+    def test_random_kills_leave_what_one_of_the_syncs_made(self):
+        chance = random.Random(os.environ.get('ATO_TEST_SEED', '1'))
+        for _ in range(10):
+            self.fill(b'a')
+            with subprocess.Popen([ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'count'], stdout=subprocess.PIPE) as program:
+                told = program.stdout.read(1)
+                time.sleep(chance.random() / 50)
+                subprocess.run(['pkill', '-KILL', '-P', str(program.pid), '-x', 'subject'], check=True)
+                told += program.stdout.read()
+            self.assertEqual(program.returncode, KILLED)
+            content = self.content()
+            self.assertEqual(content, content[:1] * SIZE)
+            self.assertIn(content[0], (told[-1], told[-1] % 100 + 1))
+
+    def test_after_a_kill_of_the_command_the_next_one_recovers(self):
+        with subprocess.Popen([ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'count'], stdout=subprocess.PIPE) as program:
+            told = program.stdout.read(1)
+            program.kill()
+            told += program.stdout.read() # until its child has ended, too
+        self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'return')
+        content = self.content()
+        self.assertEqual(content, content[:1] * SIZE)
+        self.assertIn(content[0], (told[-1], told[-1] % 100 + 1))
+
+    def test_an_end_commits(self):
+        for end in 'return', '_exit', 'quick_exit', 'exec', 'exec-path', 'munmap':
+            with self.subTest(end):
+                self.fill(b'a')
+                self.assertEqual(self.run_it('b', end), 16 * 'b')
+
+    def test_after_an_end_other_programs_may_write(self):
+        for end in 'return', '_exit':
+            with self.subTest(end):
+                self.fill(b'a')
+                script = f'{SUBJECT} {self.file} b {end} && printf cc | dd of={self.file} conv=notrunc && {SUBJECT} {self.file} {end}'
+                self.say(ATO, 'run', '--path', self.dir, 'sh', '-c', script)
+                self.assertEqual(self.content()[:2], b'cc')
+
+    def test_a_child_sees_what_was_stored(self):
+        self.assertEqual(self.run_it('b', 'fork', 'spawn'), 'c' + 15 * 'b')
+
+    def test_the_size_changes(self):
+        self.assertEqual(self.run_it('b', 'grow', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'grow', 'msync', 'a', 'kill', status=KILLED), 32 * 'b')
+        self.fill(b'a')
+        self.assertEqual(self.run_it('b', 'shrink', 'msync', 'kill', status=KILLED), 8 * 'b')
+        for how in 'open-anew', 'fopen-anew':
+            self.fill(b'a')
+            self.assertEqual(self.run_it('b', how, 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+        self.fill(b'a')
+        self.assertEqual(self.run_it('allocate', 'map-again', 'b', 'msync', 'a', 'kill', status=KILLED), 32 * 'b')
+
+    def test_reads_and_writes_agree_with_the_mapping(self):
+        self.assertEqual(self.run_it('b', 'read', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'write', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'append', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'append', 'fsync', 'kill', status=KILLED), 32 * 'b')
+        self.fill(b'a')
+        self.run_it('b', 'dontneed', 'sendfile')
+
+    def test_processes_with_a_lock_see_each_others_stores(self):
+        self.fill(bytes(1))
+        command = [ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'add']
+        programs = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
+        self.assertEqual([p.wait() for p in programs], [0, 0, 0])
+        self.assertEqual(int.from_bytes(self.content()[:8], 'little'), 600)
+
+    def test_threads_store_while_one_syncs(self):
+        got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'threads')
+        self.assertEqual((got, err), (0, ''))
+        content = self.content()
+        self.assertEqual({content[at:at + 8] for at in range(0, SIZE, 4096)}, {content[:8]})
+
+    def test_threads_may_store_while_the_process_ends(self):
+        for end in ['return'] + 9 * ['_exit']:
+            self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'store-on', end), (0, ''))
+            self.content()
+
+    def test_all_mappings_of_the_process_agree(self):
+        self.assertEqual(self.run_it('others-see', 'msync', 'a', 'kill', status=KILLED), 'b' + 15 * 'a')
+        self.assertEqual(self.run_it('locked'), 'b' + 15 * 'a')
+
+    def test_says_what_is_refused(self):
+        self.run_it('fixed', said='ato run: an mmap() with MAP_FIXED over a mapping of libato is refused\n')
+
+    def test_other_files_are_untouched(self):
+        got, err = self.say(ATO, 'run', '--path', self.dir + '/other', SUBJECT, self.file, 'half', 'kill')
+        self.assertEqual(got, KILLED)
+        self.assertRegex(err, f'^ato: .*/subject {NO_FILE}: .* none is at or below {self.dir}/other\n$')
+        self.assertEqual(self.pages(), 8 * 'b' + 8 * 'a')
+        self.fill(b'a')
+        self.assertIn(NO_FILE, self.say(ATO, 'run', SUBJECT, self.file, 'half')[1]) # it is below /dev
+
+    def test_says_that_nothing_was_mapped(self):
+        self.assertEqual(self.say(ATO, 'run', 'true'), (0, f'ato: true {NO_FILE}: it made no shared, writable mapping of a file\n'))
+        self.assertEqual(self.say(ATO, 'run', '--require', 'true')[0], 123)
+
+    def test_what_cannot_be_served_is_an_ordinary_mapping_or_an_error(self):
+        os.setxattr(self.file, 'user.ato', b'no attribute of libato')
+        done = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'b')
+        self.assertEqual((done[0], self.pages()), (0, 16 * 'b'))
+        self.fill(b'a')
+        self.assertIn(f'ato run: {self.file} is mapped without libato: ', done[1])
+        done = self.say(ATO, 'run', '--path', self.dir, '--require', SUBJECT, self.file, 'b')
+        self.assertEqual((done[0], self.pages()), (123, 16 * 'a'))
+        self.assertIn(f'ato run: {self.file} is not mapped without libato: ', done[1])
+
+    def test_a_static_program_is_not_started_if_it_is_required(self):
+        if not STATIC:
+            self.skipTest('no static program can be linked here')
+        got, err = self.say(ATO, 'run', '--path', self.dir, STATIC, self.file, 'half')
+        self.assertEqual((got, self.pages()), (0, 8 * 'b' + 8 * 'a'))
+        self.assertIn('it is a static program', err)
+        self.fill(b'a')
+        got, err = self.say(ATO, 'run', '--path', self.dir, '--require', STATIC, self.file, 'half')
+        self.assertEqual((got, self.pages()), (125, 16 * 'a'))
+        self.assertIn('it is a static program', err)
+
+
+if __name__ == '__main__':
+    ATO, SUBJECT, STATIC = [*map(os.path.abspath, sys.argv[1:]), None][:3]
+    unittest.main(argv=sys.argv[:1])

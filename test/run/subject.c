@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program that knows nothing of libato: it stores to a mapped file and does what it is told, for run_test.py.
+ *
+ *     subject FILE WORD...     each WORD is a step; it ends with the number of the first step that found something wrong
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, SIZE = 16 * PAGE };
+
+static const char *path;
+static char *map;
+static int fd;
+static size_t size = SIZE;
+
+static char *map_it(size_t n, int prot, int flags)
+{
+    char *p = mmap(NULL, n, prot, flags, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Returns whether all bytes of the mapping, from `from` on, are c. */
+static int holds(const char *at, size_t n, char c)
+{
+    return at[0] == c && memcmp(at, at + 1, n - 1) == 0;
+}
+
+static int wait_for(pid_t child)
+{
+    int status;
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+static long size_by_all(void)
+{
+    struct stat a, b;
+    struct statx c;
+    if (fstat(fd, &a) < 0 || stat(path, &b) < 0 || statx(AT_FDCWD, path, 0, STATX_SIZE, &c) < 0 ||
+        a.st_size != b.st_size || (long)c.stx_size != a.st_size ||
+        lseek(fd, 0, SEEK_END) != a.st_size)
+        return -1;
+    return a.st_size;
+}
+
+/* Returns what the file itself holds at `at`, past all that is preloaded: by another process. */
+static int outside(long at)
+{
+    char command[512];
+    (void)snprintf(command, sizeof(command),
+                   "env -u LD_PRELOAD od -An -tx1 -j%ld -N1 '%s' | tr -d ' \\n' | grep -q 62", at,
+                   path);
+    return system(command) == 0;
+}
+
+/* Syncs again and again until *end is set. */
+static void *sync_on(void *end)
+{
+    while (!__atomic_load_n((int *)end, __ATOMIC_RELAXED))
+        if (msync(map, size, MS_SYNC) < 0)
+            return end;
+    return NULL;
+}
+
+/* Stores by instructions and by system calls while another thread syncs: nothing is lost, and no call fails. */
+static int store_beside(void)
+{
+    pthread_t other;
+    void *failed;
+    int end = 0, good = 1;
+    sigset_t all;
+    sigfillset(&all); /* as many threads do */
+    if (pthread_sigmask(SIG_BLOCK, &all, NULL))
+        return 0;
+    const int zeros = open("/dev/zero", O_RDONLY);
+    if (pthread_create(&other, NULL, sync_on, &end))
+        return 0;
+    for (int i = 1; i <= 300 && good; i++) {
+        for (size_t at = 0; at < size && good; at += PAGE) {
+            good = read(zeros, map + at + PAGE / 2, 64) == 64;
+            ++*(uint64_t *)(map + at);
+        }
+        good &= pread(fd, map + PAGE, 8, 0) == 8;
+    }
+    __atomic_store_n(&end, 1, __ATOMIC_RELAXED);
+    pthread_join(other, &failed);
+    for (size_t at = 0; at < size; at += PAGE)
+        good &= *(uint64_t *)(map + at) == *(uint64_t *)map;
+    return good && !failed;
+}
+
+static void *store_on(void *unused)
+{
+    for (;;)
+        for (size_t at = 0; at < size; at += PAGE)
+            ++*(volatile uint64_t *)(map + at);
+    return unused;
+}
+
+static int step(const char *word)
+{
+    char bytes[PAGE];
+    struct iovec two[] = {{bytes, 1}, {bytes + 1, PAGE - 1}};
+    pid_t child;
+    if (strcmp(word, "a") == 0 || strcmp(word, "b") == 0)
+        return memset(map, *word, size) != NULL;
+    if (strcmp(word, "half") == 0)
+        return memset(map, 'b', size / 2) != NULL;
+    if (strcmp(word, "count") == 0)
+        for (char c = 1;; c = (char)(c % 100 + 1)) {
+            memset(map, c, size);
+            if (msync(map, size, MS_SYNC) < 0 || write(STDOUT_FILENO, &c, 1) != 1)
+                return 0;
+        }
+    if (strcmp(word, "msync") == 0)
+        return msync(map, size, MS_SYNC) == 0;
+    if (strcmp(word, "async") == 0)
+        return msync(map, size, MS_ASYNC) == 0;
+    if (strcmp(word, "fsync") == 0)
+        return fsync(fd) == 0;
+    if (strcmp(word, "fdatasync") == 0)
+        return fdatasync(fd) == 0;
+    if (strcmp(word, "munmap") == 0)
+        return munmap(map, size) == 0;
+    if (strcmp(word, "munmap-part") == 0)
+        return munmap(map + PAGE, PAGE) == 0;
+    if (strcmp(word, "close") == 0)
+        return close(fd) == 0;
+    if (strcmp(word, "unlock") == 0) /* others see what was stored */
+        return flock(fd, LOCK_EX) == 0 && !outside(0) && flock(fd, LOCK_UN) == 0 && outside(0);
+    if (strcmp(word, "kill") == 0)
+        return raise(SIGKILL);
+    if (strcmp(word, "return") == 0)
+        exit(0);
+    if (strcmp(word, "_exit") == 0)
+        _exit(0);
+    if (strcmp(word, "quick_exit") == 0)
+        quick_exit(0);
+    if (strcmp(word, "exec") == 0)
+        return execlp("true", "true", (char *)NULL);
+    if (strcmp(word, "exec-path") == 0)
+        return execl("/bin/true", "true", (char *)NULL);
+    if (strcmp(word, "fork") == 0) {
+        child = fork();
+        if (child ==
+            0) { /* it sees what was stored, at the same address; and its own stores are seen when they are committed */
+            if (!holds(map, size, 'b'))
+                _exit(1);
+            memset(map, 'c', PAGE);
+            _exit(msync(map, PAGE, MS_SYNC) < 0);
+        }
+        return wait_for(child) && holds(map, PAGE, 'c') && holds(map + PAGE, size - PAGE, 'b');
+    }
+    if (strcmp(word, "spawn") == 0)
+        return system("true") == 0;
+    if (strcmp(word, "grow") == 0) {
+        if (ftruncate(fd, 2 * SIZE) < 0 || size_by_all() != 2 * SIZE)
+            return 0;
+        char *more = mremap(map, size, 2 * SIZE, MREMAP_MAYMOVE);
+        if (more == MAP_FAILED || more[SIZE] || !holds(more, SIZE, 'b'))
+            return 0;
+        map = more;
+        size = 2 * SIZE;
+        return memset(map + SIZE, 'b', SIZE) != NULL;
+    }
+    if (strcmp(word, "shrink") == 0) {
+        size = SIZE / 2;
+        return ftruncate(fd, SIZE / 2) == 0 && size_by_all() == SIZE / 2;
+    }
+    if (strcmp(word, "open-anew") == 0) /* cuts it, and makes it as long as it was */
+        return close(open(path, O_RDWR | O_TRUNC)) == 0 && size_by_all() == 0 &&
+               ftruncate(fd, SIZE) == 0 && map[0] == 0 && map[SIZE - 1] == 0;
+    if (strcmp(word, "fopen-anew") == 0) {
+        FILE *file = fopen(path, "w");
+        return file && size_by_all() == 0 && fclose(file) == 0 && ftruncate(fd, SIZE) == 0;
+    }
+    if (strcmp(word, "allocate") == 0) {
+        size = 2 * SIZE;
+        return posix_fallocate(fd, 0, 2 * SIZE) == 0 && size_by_all() == 2 * SIZE;
+    }
+    if (strcmp(word, "map-again") == 0) {
+        munmap(map, size);
+        return (map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED)) != NULL;
+    }
+    if (strcmp(word, "others-see") == 0) { /* further mappings of the file */
+        char *reader = map_it(size, PROT_READ, MAP_SHARED);
+        char *writer = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+        char *copy = map_it(size, PROT_READ, MAP_PRIVATE);
+        memset(map, 'b', PAGE);
+        const int good =
+            reader && writer && copy && holds(reader, PAGE, 'b') && holds(writer, PAGE, 'b');
+        return good && munmap(writer, size) == 0 && munmap(reader, size) == 0 &&
+               holds(map, PAGE, 'b');
+    }
+    if (strcmp(word, "read") == 0) /* sees what was stored and not committed */
+        return pread(fd, bytes, PAGE, PAGE) == PAGE && holds(bytes, PAGE, 'b') &&
+               lseek(fd, 0, SEEK_SET) == 0 && readv(fd, two, 2) == PAGE &&
+               holds(bytes, PAGE, 'b') && lseek(fd, 0, SEEK_CUR) == PAGE &&
+               pread(fd, bytes, PAGE, (off_t)size) == 0 && pread(fd, bytes, PAGE, -1) < 0;
+    if (strcmp(word, "write") == 0) { /* is seen in the mapping, and is in the next commit */
+        memset(bytes, 'w', PAGE);
+        return lseek(fd, PAGE / 2, SEEK_SET) == PAGE / 2 && writev(fd, two, 2) == PAGE &&
+               lseek(fd, 0, SEEK_CUR) == PAGE + PAGE / 2 && map[PAGE / 2 - 1] == 'b' &&
+               holds(map + PAGE / 2, PAGE, 'w') && map[PAGE + PAGE / 2] == 'b';
+    }
+    if (strcmp(word, "append") == 0) { /* makes the file longer at once */
+        memset(bytes, 'b', PAGE);
+        for (int i = 0; i < 16; i++)
+            if (pwrite(fd, bytes, PAGE, (off_t)size + i * PAGE) != PAGE)
+                return 0;
+        return size_by_all() == 2 * SIZE;
+    }
+    if (strcmp(word, "sendfile") == 0) {
+        const int to = open(path, O_RDWR);
+        const int copy = memfd_create("copy", 0);
+        return sendfile(copy, fd, &(off_t){0}, PAGE) == PAGE &&
+               pread(copy, bytes, PAGE, 0) == PAGE && holds(bytes, PAGE, 'b') &&
+               sendfile(to, copy, &(off_t){0}, PAGE) < 0;
+    }
+    if (strcmp(word, "threads") == 0)
+        return store_beside();
+    if (strcmp(word, "add") == 0) { /* what several processes do, each while it has the lock */
+        for (int i = 0; i < 200; i++)
+            if (flock(fd, LOCK_EX) < 0 || !++*(uint64_t *)map || flock(fd, LOCK_UN) < 0)
+                return 0;
+        return 1;
+    }
+    if (strcmp(word, "store-on") == 0)
+        return pthread_create(&(pthread_t){0}, NULL, store_on, NULL) == 0;
+    if (strcmp(word, "dontneed") == 0)
+        return madvise(map, size, MADV_DONTNEED) == 0 && holds(map, size, 'b');
+    if (strcmp(word, "fixed") == 0)
+        return mmap(map + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+               MAP_FAILED;
+    if (strcmp(word, "locked") ==
+        0) { /* no descriptor of the file was closed: locks of fcntl(2) are held */
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(fd, F_SETLK, &lock) < 0)
+            return 0;
+        map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+        child = fork();
+        if (child == 0)
+            _exit(fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK);
+        return map && wait_for(child);
+    }
+    fprintf(stderr, "no step %s\n", word);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    path = argv[1];
+    fd = open(path, O_RDWR);
+    if (fd < 0)
+        return 99;
+    if (argc < 3 || strcmp(argv[2], "locked") != 0)
+        map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+    if (!map && argc > 2 && strcmp(argv[2], "locked") != 0)
+        return 98;
+    for (int i = 2; i < argc; i++)
+        if (!step(argv[i]))
+            return i - 1;
+    return 0;
+}
