@@ -331,24 +331,34 @@ void Actor::write_slices_blindly(Mapping *m, uint64_t at, uint64_t pages)
     write_ranges_blindly(m, all, LINE);
 }
 
+void Actor::change_blindly(int file, const std::function<void(Bytes &)> &to,
+                           const std::function<void()> &act)
+{
+    std::vector<std::vector<Bytes>> both = may_be;
+    for (auto &c : may_be)
+        to(c[static_cast<size_t>(file)]);
+    both.insert(both.end(), may_be.begin(), may_be.end());
+    allow(hashes_of(both));
+    act();
+    allow(hashes_of(may_be));
+}
+
 void Actor::write_ranges_blindly(Mapping *m, const std::vector<uint64_t> &places, uint64_t n)
 {
     const Bytes bytes = some(places.size() * n);
     std::vector<ato_iovec> ranges;
-    std::vector<std::vector<Bytes>> both = may_be;
-    for (size_t i = 0; i < places.size(); i++) {
-        const auto from = bytes.begin() + static_cast<long>(i * n);
-        ranges.push_back({m->base + places[i], &*from, n});
-        for (auto &c : may_be)
-            std::copy(from, from + static_cast<long>(n),
-                      c[static_cast<size_t>(m->file)].begin() + static_cast<long>(places[i]));
-    }
-    both.insert(both.end(), may_be.begin(), may_be.end());
-    allow(hashes_of(both));
-    must(ranges.size() == 1 ? ato_memcpy(ranges[0].dst, bytes.data(), n) != nullptr
-                            : ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0,
-         "a blind write");
-    allow(hashes_of(may_be));
+    for (size_t i = 0; i < places.size(); i++)
+        ranges.push_back({m->base + places[i], &bytes[i * n], n});
+    const auto to = [&](Bytes &content) {
+        for (size_t i = 0; i < places.size(); i++)
+            memcpy(&content[places[i]], &bytes[i * n], n);
+    };
+    change_blindly(m->file, to, [&] {
+        must(ranges.size() == 1
+                 ? ato_memcpy(ranges[0].dst, bytes.data(), n) != nullptr
+                 : ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0,
+             "a blind write");
+    });
 }
 
 void Actor::scatter(Mapping *m, unsigned writes)

@@ -66,6 +66,9 @@ class Actor
     void look();      // maps and reads all files; then the content is decided
     // Allowed while the content is undecided:
     void write_blindly(Mapping *m, uint64_t at, uint64_t n);
+    // `act` changes the content of a file as `to` does.
+    void change_blindly(int file, const std::function<void(Bytes &)> &to,
+                        const std::function<void()> &act);
     // A line of each of so many pages, in one step.
     void write_slices_blindly(Mapping *m, uint64_t at, uint64_t pages);
 

@@ -43,8 +43,9 @@ const std::vector<Case> &all_cases()
 {
     static const std::vector<Case> cases = [] {
         std::vector<Case> all;
-        for (const auto *part : {&call_cases(), &past_cases(), &chunk_cases(), &thread_cases(),
-                                 &size_cases(), &tx_cases(), &peer_cases(), &early_cases()})
+        for (const auto *part :
+             {&call_cases(), &past_cases(), &chunk_cases(), &thread_cases(), &size_cases(),
+              &tx_cases(), &peer_cases(), &early_cases(), &stores_cases()})
             all.insert(all.end(), part->begin(), part->end());
 #ifdef WITH_SQLITE
         all.insert(all.end(), sqlite_cases().begin(), sqlite_cases().end());

@@ -75,6 +75,8 @@ const std::vector<Case> &place_cases();
 const std::vector<Case> &peer_cases();
 // Early commits.
 const std::vector<Case> &early_cases();
+// Plain stores.
+const std::vector<Case> &stores_cases();
 
 } // namespace crash
 

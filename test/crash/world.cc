@@ -65,7 +65,7 @@ Mapping *World::map(int file, int domain, int policy, unsigned flags)
     if (at == MAP_FAILED)
         throw Violation(std::string("ato_mmap: ") + ato_errormsg());
     mappings.push_back(new Mapping{file, static_cast<char *>(at), f.length, size_of(file),
-                                   (flags & ATO_EPOCHS) != 0});
+                                   (flags & ATO_EPOCHS) != 0, (flags & ATO_PLAIN_STORES) != 0});
     return mappings.back();
 }
 
@@ -148,7 +148,7 @@ void World::die()
         for (Mapping *m : mappings) {
             if (m->epochs) // it ends with its mapping only if it can never be committed
                 use_file_poison(m->base);
-            ato_munmap(m->base, m->length, ATO_UNMAP_FAST);
+            ato_munmap(m->base, m->length, ATO_UNMAP_FAST | (m->stores ? ATO_UNMAP_DISCARD : 0));
             delete m;
         }
         mappings.clear();

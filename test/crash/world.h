@@ -25,6 +25,7 @@ struct Mapping {
     uint64_t length; // at the start
     uint64_t bytes;  // of the file
     bool epochs = false;
+    bool stores = false; // plain ones
 };
 
 enum class After { PowerCut, Kill };
