@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include <sys/mman.h>
@@ -44,13 +45,18 @@ Mapping *map_relaxed(Actor &a)
     return a.map(0, ATO_READ_GATHER, ATO_NO_RTM | ATO_RELAXED);
 }
 
+Mapping *map_stores(Actor &a)
+{
+    return a.map(0, ATO_READ_GATHER, ATO_NO_RTM | ATO_PLAIN_STORES);
+}
+
 // The commits that may not be durable, and who makes more of them.
 class Commits
 {
   public:
-    // `relaxed`: another mapping, whose commits are; NULL: no commits are.
-    Commits(Actor &a, Mapping *m, Mapping *relaxed)
-        : a_(a), m_(m), relaxed_(relaxed), states_({{a.contents[0]}})
+    // `relaxed`: another mapping, whose commits are; NULL: no commits are. `stores`: one with plain stores; NULL: there is none.
+    Commits(Actor &a, Mapping *m, Mapping *relaxed, Mapping *stores = nullptr)
+        : a_(a), m_(m), relaxed_(relaxed), stores_(stores), states_({{a.contents[0]}})
     {
     }
 
@@ -96,6 +102,28 @@ class Commits
         if (a_.world.syncs() != syncs)
             throw Violation("a relaxed commit waits for the disk");
     }
+    // Of plain stores, of whole slices: of the others their page may show what they were.
+    void by_stores(bool is_relaxed)
+    {
+        prepare();
+        std::vector<Piece> all = some(1 + a_.random.below(3));
+        for (Piece &p : all) {
+            p.at -= p.at % LINE;
+            p.bytes.resize(p.bytes.size() - p.bytes.size() % LINE +
+                           (p.bytes.size() < LINE ? LINE : 0));
+            memcpy(stores_->base + p.at, p.bytes.data(), p.bytes.size());
+        }
+        begin(all, is_relaxed);
+        must(ato_msync(stores_->base, states_.back().content.size(),
+                       is_relaxed ? MS_ASYNC : MS_SYNC) == 0,
+             "ato_msync");
+        end({});
+        states_.back().own = is_relaxed;
+        if (is_relaxed)
+            shown(states_.size() - 1);
+        else
+            are_durable(states_.size() - 1);
+    }
     // Writes what is there.
     void nothing(unsigned flags)
     {
@@ -130,6 +158,9 @@ class Commits
     // The last unmapping of the process.
     void unmap(int mode)
     {
+        if (stores_)
+            a_.world.unmap(stores_, mode);
+        stores_ = nullptr;
         a_.world.unmap(relaxed_, mode);
         a_.world.unmap(m_, mode);
         for (size_t n = states_.size(); n-- > 0;)
@@ -262,6 +293,7 @@ class Commits
             [&] {
                 own.m_ = a_.map(0, ATO_READ_GATHER, ATO_NO_RTM);
                 own.relaxed_ = relaxed_ ? map_relaxed(a_) : nullptr;
+                own.stores_ = stores_ ? map_stores(a_) : nullptr;
                 for (State &each : own.states_) {
                     each.promise = {};
                     each.own = false;
@@ -295,7 +327,11 @@ class Commits
     }
     void steps(unsigned n)
     {
-        while (n--)
+        while (n--) {
+            if (stores_ && a_.random.one_in(2)) {
+                by_stores(!a_.random.one_in(4));
+                continue;
+            }
             switch (std::min<uint64_t>(a_.random.below(relaxed_ ? 29 : 13), 20)) {
             case 0:
                 await();
@@ -346,6 +382,7 @@ class Commits
                 early();
                 break;
             }
+        }
     }
     const Bytes &newest() const
     {
@@ -482,7 +519,7 @@ class Commits
     }
 
     Actor &a_;
-    Mapping *m_, *relaxed_;
+    Mapping *m_, *relaxed_, *stores_;
     std::vector<State> states_; // of the last durable commit, and of all after it
     std::vector<State> flight_; // of a commit that is under way, or was in a process that died
 
@@ -554,6 +591,14 @@ void relaxed(Actor &a)
     c.finish();
 }
 
+void relaxed_stores(Actor &a)
+{
+    Commits c(a, the(a), map_relaxed(a), map_stores(a));
+    c.by_stores(true);
+    c.steps(6);
+    c.finish();
+}
+
 // A thread commits, and another one brings home what is in the log.
 void relaxed_threads(Actor &a)
 {
@@ -572,10 +617,11 @@ void relaxed_threads(Actor &a)
     c.finish();
 }
 
-template <bool is_relaxed> void beside(Actor &a)
+template <bool is_relaxed, bool has_stores = false> void beside(Actor &a)
 {
     std::optional<First> first(std::in_place, a);
-    Commits c(a, the(a), is_relaxed ? map_relaxed(a) : nullptr);
+    Commits c(a, the(a), is_relaxed ? map_relaxed(a) : nullptr,
+              has_stores ? map_stores(a) : nullptr);
     const uint64_t most[] = {12, 40, 150};
     for (int i = 0; i < 2; i++) {
         c.steps(1 + static_cast<unsigned>(a.random.below(3)));
@@ -600,6 +646,8 @@ const std::vector<Case> &early_cases()
         {"relaxed", DISK, {SIZE}, before_full, relaxed, 2},
         {"relaxed, threads", DISK, {SIZE}, before_plain, relaxed_threads, 4},
         {"relaxed, peers", DISK, {SIZE}, before_plain, beside<true>, 6},
+        {"relaxed, plain stores", DISK, {SIZE}, before_full, relaxed_stores, 2},
+        {"relaxed, plain stores, peers", DISK, {SIZE}, before_plain, beside<true, true>, 6},
     };
     return cases;
 }
