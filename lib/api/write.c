@@ -41,9 +41,11 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
         under_way_end(under_way);
         return -1;
     }
-    stores_change_begin(&stores, f, &changed, 1, 0, number != 0);
+    stores_change_begin(&stores, f, 0, number != 0);
     page_mark_changing(at->state);
+    const enum stores_kept kept = stores_page_begin(&stores, at->page);
     persist_store_word(&f->persist, word, value);
+    stores_page_end(&stores, at->page, kept);
     if (f->logged)
         r = file_fdatasync(f, f->pairing.original, "a write");
     else if (persist_flush_word(&f->persist, word) < 0)

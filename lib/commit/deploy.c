@@ -53,11 +53,17 @@ static int deploy_held(struct file *f, struct page_set *h)
 {
     struct stores_change stores;
     int r = 0;
-    stores_change_begin(&stores, f, h->pages, h->n, h->own_views, false);
+    stores_change_begin(&stores, f, h->own_views, false);
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
-    for (uint64_t i = 0; i < h->n; i++)
-        if (h->pages[i].file == f && copy_home(&h->pages[i]) < 0)
+    for (uint64_t i = 0; i < h->n; i++) {
+        struct held_page *at = &h->pages[i];
+        if (at->file != f || !at->state->bitmap)
+            continue;
+        const enum stores_kept kept = stores_page_begin(&stores, at->page);
+        if (copy_home(at) < 0)
             r = -1;
+        stores_page_end(&stores, at->page, kept);
+    }
     /* The pages that were copied may flip even if others failed. */
     if (commit_each_page(f, h) < 0)
         r = -1;

@@ -70,7 +70,7 @@ void show(const struct commit *c, uint64_t number)
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
     if (f->logged)
-        stores_change_begin(&stores, f, h->pages, h->n, h->own_views, number != 0);
+        stores_change_begin(&stores, f, h->own_views, number != 0);
     if (c->resizes)
         page_turn_mark(&header->sizing);
     for (uint64_t i = 0; i < h->n; i++) {
@@ -84,11 +84,13 @@ void show(const struct commit *c, uint64_t number)
         seam_point(SEAM_FLIPPING, h);
         if (at->pending && f->logged) {
             char *o = file_o(f, at->page);
+            const enum stores_kept kept = stores_page_begin(&stores, at->page);
             if (undo_is_early(f, at->state)) { /* of early commits, which are durable by now */
                 persist_home(&f->persist, o, at->homes.o, UINT64_MAX, false);
                 page_set_bitmap(at->state, 0);
             }
             persist_home(&f->persist, o, at->homes.r, at->pending, false);
+            stores_page_end(&stores, at->page, kept);
         } else if (at->pending)
             page_set_bitmap(at->state, show_bitmap(at));
     }

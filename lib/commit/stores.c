@@ -4,46 +4,48 @@
 #include "lib/page/reservation.h"
 #include "reflection/media/report.h"
 
-#include <stdlib.h>
-
-static bool changes(const struct file *f, const struct held_page *at)
+void stores_change_begin(struct stores_change *c, struct file *f, uint64_t except, bool showing)
 {
-    if (at->file != f)
-        return false;
-    return at->pending || __atomic_load_n(&at->state->bitmap, __ATOMIC_RELAXED);
-}
-
-void stores_change_begin(struct stores_change *c, struct file *f, const struct held_page *pages,
-                         uint64_t n, uint64_t except, bool showing)
-{
+    static const struct patience plain = {0};
     c->any = store_views_any_but(f, except);
     if (!c->any)
         return;
     KEEP_ERRNO();
     struct report_kept before; /* a change does not fail by this */
     report_keep(&before);
-    c->pages = pages;
-    c->n = n;
-    static const struct patience plain = {0};
     c->took = !showing && reservation_take(f, &f->shared.header->undo.showing, &plain) == 0;
     store_look_begin(&c->look, f, except);
-    c->kept = showing || c->took ? calloc(n, sizeof(*c->kept)) : NULL;
-    if (!c->kept)
-        store_look_lose(&c->look);
-    for (uint64_t i = 0; c->kept && i < n; i++)
-        if (changes(f, &pages[i]))
-            c->kept[i] = store_look_before(&c->look, pages[i].page);
+    c->is_safe = showing || c->took;
     (void)report_again(&before);
+}
+
+enum stores_kept stores_page_begin(struct stores_change *c, uint64_t page)
+{
+    if (!c->any)
+        return STORES_NONE;
+    KEEP_ERRNO();
+    struct report_kept before;
+    report_keep(&before);
+    if (!c->is_safe)
+        store_look_lose(&c->look);
+    const enum stores_kept kept = c->is_safe ? store_look_before(&c->look, page) : STORES_NONE;
+    (void)report_again(&before);
+    return kept;
+}
+
+void stores_page_end(struct stores_change *c, uint64_t page, enum stores_kept kept)
+{
+    if (kept == STORES_NONE)
+        return;
+    /* Stores past the caches have arrived before the look: a copy that is made after it has them. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    store_look_after(&c->look, page, kept);
 }
 
 void stores_change_end(struct stores_change *c)
 {
     if (!c->any)
         return;
-    for (uint64_t i = 0; c->kept && i < c->n; i++)
-        if (c->kept[i])
-            store_look_after(&c->look, c->pages[i].page, c->kept[i]);
-    free(c->kept);
     if (c->took)
         page_release(&c->look.f->shared.header->undo.showing);
     store_look_end(&c->look);

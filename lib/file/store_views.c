@@ -56,6 +56,7 @@ void store_look_begin(struct store_look *l, struct file *f, uint64_t except)
 {
     l->f = f;
     l->views = 0;
+    l->is_full = false;
     if (!store_views_any(f))
         return;
     for (unsigned i = 0; i < SHARED_VIEWS; i++)
@@ -149,8 +150,9 @@ enum stores_kept store_look_before(struct store_look *l, uint64_t page)
     if (!views)
         return STORES_NONE;
     undo_private_drop(l->f, page, views & ~before & ~unknown); /* of a process that died */
-    char *kept = undo_private_room(l->f, page);
+    char *kept = l->is_full ? NULL : undo_private_room(l->f, page);
     if (!kept) {
+        l->is_full = true; /* each try would look at all that is kept */
         lose(l, before | unknown);
         return STORES_LOST;
     }
@@ -161,6 +163,8 @@ enum stores_kept store_look_before(struct store_look *l, uint64_t page)
 void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept)
 {
     uint64_t unknown;
+    /* Orders the stores to the page, also non-temporal ones, before the look: a copy that is made after the look has them all. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     const uint64_t views = showing_page(l, page), after = have_copies(l, page, views, &unknown);
     if (kept == STORES_LOST)
         lose(l, after | unknown);

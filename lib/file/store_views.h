@@ -42,6 +42,7 @@ void store_view_close(struct file *f, unsigned view);
 struct store_look {
     struct file *f;
     uint64_t views;
+    bool is_full; /* there was no memory to keep more */
     int pagemaps[SHARED_VIEWS];
 };
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except);

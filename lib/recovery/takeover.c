@@ -350,6 +350,7 @@ static void bring_home(struct dead *p)
         if (!comes_home(f, at))
             continue;
         uint64_t *word = file_homes_of(f, at->page, at->state).word;
+        /* explorer: tear word survives: both homes have the same bytes. */
         persist_store_word(&f->persist, word, 0);
         if (flush(p, word) < 0)
             __atomic_store_n(&f->shared.header->poisoned, 1, __ATOMIC_RELEASE);
