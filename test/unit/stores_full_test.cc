@@ -103,6 +103,23 @@ TEST_P(StoresInNeed, OfMemoryAreForgottenByWishAlone)
     EXPECT_TRUE(view(m) == content);
 }
 
+// Relaxed commits, with memory for few of their pages.
+TEST_P(StoresInNeed, OfMemoryAreCommittedAsyncToo)
+{
+    Mapped m(file, little(ATO_PLAIN_STORES)), other(file, little(0));
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    for (size_t n = 1; n < PAGES; n += 1 + n / 3)
+        for (uint8_t i = 0; i < 4; i++) {
+            SCOPED_TRACE(testing::Message() << n << " pages, " << int(i));
+            for (size_t page = 0; page < n; page++)
+                note(m, page * PAGE + i * SLICE, Bytes(9, static_cast<uint8_t>(n + i)));
+            ASSERT_EQ(commit(m, i < 3 ? MS_ASYNC : MS_SYNC), 0) << ato_errormsg();
+            EXPECT_TRUE(other.read() == content);
+            ASSERT_TRUE(put(other, 20 * SLICE, Bytes(9, static_cast<uint8_t>(n + i))));
+        }
+    EXPECT_TRUE(view(m) == content);
+}
+
 // The shared memory of the file gets no more.
 TEST_P(StoresInNeed, OfSharedMemoryAreRefusedOrRight)
 {

@@ -252,7 +252,11 @@ TEST_P(Stores, BehindTheEndAreForgottenAndGrowWithTheFile)
 {
     Mapped m(file, plain());
     ASSERT_TRUE(m) << m.sentence;
+    const uint64_t media = m.stat().bytes_to_media;
     memset(m.base + SIZE, 9, PAGES * PAGE - SIZE); // in the last page, behind the end
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_EQ(m.stat().bytes_to_media, media);
+    memset(m.base + SIZE, 9, PAGES * PAGE - SIZE);
     note(m, SIZE - 1, {1});
     ASSERT_EQ(commit(m), 0) << ato_errormsg();
     ASSERT_EQ(ato_ftruncate(m.base, SIZE + 3 * PAGE), 0) << ato_errormsg();
