@@ -64,7 +64,7 @@ int stores_open(struct mapping *m)
         stores_close(m);
         return -1;
     }
-    f->shared.header->views[m->view].lost = 0;
+    __atomic_store_n(&f->shared.header->views[m->view].lost, 0, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -108,8 +108,6 @@ static bool drop(char *at, uint64_t n)
 static int forget_behind(const struct mapping *m, const char *at)
 {
     struct file *f = m->file;
-    if (!f->shared.header->undo.kept)
-        return 0;
     if (show_take(f, false) < 0)
         return -1;
     undo_private_drop_all(f, ((uint64_t)(at - m->base) + m->offset) / PAGE_BYTES, 1ull << m->view);
@@ -309,7 +307,7 @@ static void keep(struct mapping *m, const struct held_page *at)
     struct file *f = m->file;
     char *room = undo_private_room(f, at->page);
     if (!room) {
-        f->shared.header->views[m->view].lost = 1;
+        __atomic_store_n(&f->shared.header->views[m->view].lost, 1, __ATOMIC_RELAXED);
         return;
     }
     f->persist.kernel->plain(room, page_of(m, at->page), PAGE_BYTES);
@@ -351,7 +349,7 @@ static bool forget(const struct stores *s, char *at, uint64_t n, char **done)
     return drop(at, (uint64_t)(end - at));
 }
 
-/* Gives the copies back, with `showing` if others may change what is kept: from now on the view shows the file again. `early`: also where the
+/* Gives the copies back, with `showing`: from now on the view shows the file again. `early`: also where the
  * file does not have the newest content yet. */
 static void give_back(const struct stores *s, bool early)
 {
@@ -387,23 +385,21 @@ static int commit(struct stores *s, bool relaxed)
     struct file *f = m->file;
     const uint64_t size = stores_size(m);
     uint64_t bytes = 0;
-    if (f->shared.header->views[m->view].lost)
+    if (__atomic_load_n(&f->shared.header->views[m->view].lost, __ATOMIC_RELAXED))
         return report_error(
             ESTALE,
             "others changed pages of %s in which this process had stored, and there was no memory "
             "(snapshot_bytes, ATO_SNAPSHOT_BYTES, /dev/shm) to tell the changes apart: "
             "ato_plain_discard() all of the mapping, and store again",
             f->pairing.path);
-    if (make_space(s) < 0 || (f->shared.header->undo.kept && undo_map(f) < 0))
+    if (make_space(s) < 0 || undo_map(f) < 0)
         return -1;
-    /* Somebody who brings an early copy home does not hold the page. */
-    const bool shows = f->logged || f->shared.header->undo.kept;
-    if (shows && show_take(f, false) < 0)
+    /* With `showing`: what is kept of other pages changes meanwhile, and with a log a page may come home that is held. */
+    if (show_take(f, false) < 0)
         return -1;
     for (uint64_t i = 0; i < s->t->set.n; i++)
         bytes += stage(m, &s->t->set.pages[i], size);
-    if (shows)
-        give_showing(f);
+    give_showing(f);
     if (file_check(f) < 0)
         return -1;
     s->t->written = m;
@@ -412,11 +408,10 @@ static int commit(struct stores *s, bool relaxed)
     if (tx_make_durable(s->t) < 0)
         return -1;
     s->committed = true;
-    if (shows && show_take(f, true) < 0)
+    if (show_take(f, true) < 0)
         return -1;
     give_back(s, false);
-    if (shows)
-        give_showing(f);
+    give_showing(f);
     if (bytes)
         range_count_write(m, bytes);
     return 0;
@@ -453,7 +448,7 @@ int stores_discard(struct mapping *m, uint64_t from, uint64_t n)
         give_back(&s, true);
         give_showing(m->file);
         if (all)
-            m->file->shared.header->views[m->view].lost = 0;
+            __atomic_store_n(&m->file->shared.header->views[m->view].lost, 0, __ATOMIC_RELAXED);
         s.committed = all; /* a growth, too, is forgotten */
     }
     return end(&s, r);
