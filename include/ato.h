@@ -421,8 +421,8 @@ int ato_snapshot_end(ato_snapshot *snapshot);
  * ATO_PLAIN_STORES. The memory of the pages is given back; after a relaxed commit with the next call. What was stored behind the end of the file is not committed. If it fails, nothing is committed, and the
  * stores are still there (after EIO: as for ato_memcpy()):
  *   ENOSPC, ENOMEM, EIO, ETIMEDOUT  as ato_memcpy()
- *   ESTALE    others changed pages with stores, and there was no memory to keep what these were made from (snapshot_bytes, /dev/shm):
- *             ato_plain_discard() all of the mapping
+ *   ESTALE    others changed pages with stores, and there was no memory to keep what these were made from (snapshot_bytes, /dev/shm), or
+ *             they cannot read this process's /proc/PID/pagemap (another pid namespace or user): ato_plain_discard() all of the mapping
  * Since 0.1. */
 int ato_msync(void *addr, size_t n, int flags);
 

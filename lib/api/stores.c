@@ -48,6 +48,19 @@ static void give_showing(struct file *f)
     page_release(&f->shared.header->undo.showing);
 }
 
+/* Before Linux 6.16 pages of a DAX mapping look like copies. Loads the first byte, if there is one. */
+static bool takes_loads_for_stores(const struct mapping *m)
+{
+    struct private_run *runs = NULL;
+    uint64_t n = 0;
+    if (file_size(m->file) > m->offset && m->file->persist.domain != PERSIST_DISK) {
+        (void)*(volatile const char *)m->base;
+        (void)private_pages_find(m->base, 1, &runs, &n);
+    }
+    free(runs);
+    return n != 0;
+}
+
 int stores_open(struct mapping *m)
 {
     struct file *f = m->file;
@@ -58,6 +71,13 @@ int stores_open(struct mapping *m)
     if (view < 0)
         return -1;
     m->view = (unsigned)view;
+    if (takes_loads_for_stores(m)) {
+        stores_close(m);
+        return report_error(ENOTSUP,
+                            "this kernel does not tell which pages of %s, in persistent memory, "
+                            "are copies: ATO_PLAIN_STORES needs a newer one",
+                            f->pairing.path);
+    }
     /* Waits for the commits that have not seen the view. All others bring home what they change. */
     const uint64_t pages = layout_pages(file_size(f));
     if (number_commits(f) < 0 || (pages && deploy_range(f, 0, pages - 1) < 0)) {
@@ -388,9 +408,10 @@ static int commit(struct stores *s, bool relaxed)
     if (__atomic_load_n(&f->shared.header->views[m->view].lost, __ATOMIC_RELAXED))
         return report_error(
             ESTALE,
-            "others changed pages of %s in which this process had stored, and there was no memory "
-            "(snapshot_bytes, ATO_SNAPSHOT_BYTES, /dev/shm) to tell the changes apart: "
-            "ato_plain_discard() all of the mapping, and store again",
+            "others changed pages of %s in which this process had stored, and could not tell the "
+            "changes apart: there was no memory (snapshot_bytes, ATO_SNAPSHOT_BYTES, /dev/shm), or "
+            "they are in another pid namespace, or of another user. ato_plain_discard() all of the "
+            "mapping, and store again",
             f->pairing.path);
     if (make_space(s) < 0 || undo_map(f) < 0)
         return -1;
@@ -477,18 +498,14 @@ static bool has_zeros(const struct tx *t)
 static int trim(struct mapping *m)
 {
     struct stores s = {.m = m, .at = m->base, .n = layout_pages(m->reach) * PAGE_BYTES};
-    const uint64_t size = stores_size(m), in_page = size % PAGE_BYTES;
-    const uint64_t last = size > m->offset ? (size - m->offset) / PAGE_BYTES : 0;
+    const uint64_t size = stores_size(m);
+    const uint64_t pages = size > m->offset ? layout_pages(size - m->offset) : 0;
+    int r = 0;
     /* The kernel has given copies back where the file itself is shorter now. */
-    if (find(&s) < 0 || forget_behind(m, m->base + (last + (in_page != 0)) * PAGE_BYTES) < 0) {
-        free(s.runs);
-        return -1;
-    }
-    for (uint64_t i = 0; i < s.nruns && in_page && size > m->offset; i++)
-        if (s.runs[i].first <= last && last < s.runs[i].end)
-            memset(page_of(m, size / PAGE_BYTES) + in_page, 0, PAGE_BYTES - in_page);
+    if (find(&s) < 0 || forget_behind(m, m->base + pages * PAGE_BYTES) < 0)
+        r = -1;
     free(s.runs);
-    return 0;
+    return r;
 }
 
 int stores_resize(struct mapping *m, off_t size)

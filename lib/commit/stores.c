@@ -35,11 +35,8 @@ enum stores_kept stores_page_begin(struct stores_change *c, uint64_t page)
 
 void stores_page_end(struct stores_change *c, uint64_t page, enum stores_kept kept)
 {
-    if (kept == STORES_NONE)
-        return;
-    /* Stores past the caches have arrived before the look: a copy that is made after it has them. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    store_look_after(&c->look, page, kept);
+    if (kept != STORES_NONE)
+        store_look_after(&c->look, page, kept);
 }
 
 void stores_change_end(struct stores_change *c)

@@ -50,7 +50,7 @@ struct scan {
     uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
 };
 #define PAGEMAP_SCAN_IOCTL _IOWR('f', 16, struct scan)
-enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4 };
+enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4, IS_ZERO = 1 << 5 };
 
 /* A descriptor for it, kept by the process: to open it takes half as long as the look. If the program has closed it, and it is another file
  * now, the ioctl fails. -1: none. Atomic. */
@@ -93,8 +93,8 @@ static int find_by_scan(int fd, uint64_t base, uint64_t n, struct found *found)
                      .end = end,
                      .vec = (uint64_t)(uintptr_t)regions,
                      .vec_len = sizeof(regions) / sizeof(*regions),
-                     .category_inverted = IS_FILE,
-                     .category_mask = IS_FILE,
+                     .category_inverted = IS_FILE | IS_ZERO,
+                     .category_mask = IS_FILE | IS_ZERO,
                      .category_anyof_mask = IS_PRESENT | IS_SWAPPED,
                      .return_mask = IS_PRESENT};
     while (s.start < end) {

@@ -6,6 +6,7 @@
 #include "reflection/media/report.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,9 +50,6 @@ void store_view_close(struct file *f, unsigned view)
 
 /* ---- a look ---- */
 
-/* pagemaps[] */
-enum { NOT_OPEN = -1, UNKNOWN = -2 };
-
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except)
 {
     l->f = f;
@@ -60,7 +58,7 @@ void store_look_begin(struct store_look *l, struct file *f, uint64_t except)
     if (!store_views_any(f))
         return;
     for (unsigned i = 0; i < SHARED_VIEWS; i++)
-        l->pagemaps[i] = NOT_OPEN;
+        l->pagemaps[i] = -1; /* not open */
     const uint64_t used = __atomic_load_n(&f->shared.header->views_used, __ATOMIC_ACQUIRE);
     for (uint64_t left = used & ~except; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
@@ -98,45 +96,44 @@ static bool has(const struct shared_view *v, uint64_t page)
     return page >= v->first && page - v->first < v->pages;
 }
 
-/* Of a process in another pid namespace, or of another user, it is not known what it has stored to. */
+/* Returns -1 for a process in another pid namespace, or of another user: it is not known what that has stored to. */
 static int pagemap_of(struct store_look *l, unsigned view)
 {
     int *fd = &l->pagemaps[view];
     const struct shared_slot *slots = l->f->shared.slots;
     const unsigned slot = shared_slot_of(view_at(l->f, view)->holder), own = l->f->pairing.slot;
-    if (*fd != NOT_OPEN)
-        return *fd;
-    if (slot == own)
+    if (*fd < 0 && slot == own)
         *fd = private_pages_open(0);
-    else if (slot < MANIFEST_SLOTS && slots[slot].pid_namespace == slots[own].pid_namespace)
+    else if (*fd < 0 && slot < MANIFEST_SLOTS &&
+             slots[slot].pid_namespace == slots[own].pid_namespace)
         *fd = private_pages_open(slots[slot].pid);
-    if (*fd < 0)
-        *fd = UNKNOWN;
     return *fd;
 }
 
-/* Which of the views, of those that show the page, have a copy of it? *unknown: of which that cannot be told; they are not among those. */
-static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views, uint64_t *unknown)
+/* Which of the views, of those that show the page, have a copy of it? */
+static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views)
 {
-    *unknown = 0;
     for (uint64_t left = views; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
         const struct shared_view *v = view_at(l->f, i);
-        if (pagemap_of(l, i) < 0)
-            *unknown |= 1ull << i;
-        if ((*unknown >> i & 1) ||
-            !private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
+        if (!private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
             views &= ~(1ull << i);
     }
     return views;
 }
 
-static uint64_t showing_page(const struct store_look *l, uint64_t page)
+/* Those that cannot be looked into are lost. */
+static uint64_t showing_page(struct store_look *l, uint64_t page)
 {
     uint64_t views = l->views;
     for (uint64_t left = views; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
-        if (!has(view_at(l->f, i), page))
+        const bool shows = has(view_at(l->f, i), page), known = shows && pagemap_of(l, i) >= 0;
+        if (shows && !known) {
+            lose(l, 1ull << i);
+            l->views &= ~(1ull << i);
+        }
+        if (!known)
             views &= ~(1ull << i);
     }
     return views;
@@ -145,15 +142,14 @@ static uint64_t showing_page(const struct store_look *l, uint64_t page)
 /* It is kept for all until the look after the change: this process may die before. */
 enum stores_kept store_look_before(struct store_look *l, uint64_t page)
 {
-    uint64_t unknown;
-    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views, &unknown);
+    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views);
     if (!views)
         return STORES_NONE;
-    undo_private_drop(l->f, page, views & ~before & ~unknown); /* of a process that died */
+    undo_private_drop(l->f, page, views & ~before); /* of a process that died */
     char *kept = l->is_full ? NULL : undo_private_room(l->f, page);
     if (!kept) {
         l->is_full = true; /* each try would look at all that is kept */
-        lose(l, before | unknown);
+        lose(l, before);
         return STORES_LOST;
     }
     l->f->persist.kernel->plain(kept, file_o(l->f, page), PAGE_BYTES);
@@ -162,11 +158,13 @@ enum stores_kept store_look_before(struct store_look *l, uint64_t page)
 
 void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept)
 {
-    uint64_t unknown;
+    /* A thread that has copied the page, and has not put the copy into its page tables, is not seen. That takes a moment, or, if it lost its CPU
+     * there, a time slice: this makes it rarer (store_views.h). */
+    sched_yield();
     /* Orders the stores to the page, also non-temporal ones, before the look: a copy that is made after the look has them all. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views, &unknown);
+    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views);
     if (kept == STORES_LOST)
-        lose(l, after | unknown);
-    undo_private_drop(l->f, page, views & ~after & ~unknown);
+        lose(l, after);
+    undo_private_drop(l->f, page, views & ~after);
 }
