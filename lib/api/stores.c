@@ -399,6 +399,16 @@ static void give_back(const struct stores *s, bool early)
     }
 }
 
+/* Between pages others may have `showing`, which they would wait long for otherwise. Returns as show_take(). */
+static int let_others(struct file *f, uint64_t i, bool late)
+{
+    enum { PAGES = 256 };
+    if (i % PAGES != PAGES - 1)
+        return 0;
+    give_showing(f);
+    return show_take(f, late);
+}
+
 static int commit(struct stores *s, bool relaxed)
 {
     struct mapping *m = s->m;
@@ -418,8 +428,11 @@ static int commit(struct stores *s, bool relaxed)
     /* With `showing`: what is kept of other pages changes meanwhile, and with a log a page may come home that is held. */
     if (show_take(f, false) < 0)
         return -1;
-    for (uint64_t i = 0; i < s->t->set.n; i++)
+    for (uint64_t i = 0; i < s->t->set.n; i++) {
         bytes += stage(m, &s->t->set.pages[i], size);
+        if (let_others(f, i, false) < 0)
+            return -1;
+    }
     give_showing(f);
     if (file_check(f) < 0)
         return -1;

@@ -13,6 +13,10 @@
  * change, the one that goes on with it makes one more: words of a copy may be of any of them, up to the first for which it is known that
  * the copy was there before.
  *
+ * A copy that the kernel has begun to make before the change, and has not put into the page tables when the look after it comes, is not
+ * seen: the next commit of its process takes slices of the change back. Nothing that a process may do waits for a page fault of another one.
+ * So processes that store to the same page at the same time need a lock (ato.h), with which there is no such fault.
+ *
  * While a file has such a view, its pages are at home in the original whenever they are not held: each commit deploys what it changes.
  *
  * The list of views lies in shared memory, the pages that are kept in the undo area (undo.h), both changed by the holder of `showing`.
