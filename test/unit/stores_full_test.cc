@@ -62,6 +62,36 @@ TEST_P(StoresInNeed, OfSpaceAreStillThere)
     EXPECT_TRUE(view(m) == content);
 }
 
+// A view shows all that others commit, so these need space for the file itself too.
+TEST_P(StoresInNeed, OfSpaceKeepOthersFromCommits)
+{
+    ASSERT_EQ(unlink(file.c_str()), 0);
+    write_file(file, {});
+    ASSERT_EQ(truncate(file.c_str(), SIZE), 0);
+    content = Bytes(SIZE);
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    for (size_t page = 0; page < PAGES - 2; page += 2) {
+        const Bytes was = content;
+        long left = static_cast<long>(page) / 2 % 6;
+        FsFaults full;
+        full.before = [&](const FsCall &c) {
+            return std::string(c.op) == "fallocate" && left-- <= 0 ? ENOSPC : GO_ON;
+        };
+        const bool twice = page % 4;
+        if (!put(other, page * PAGE + 5 * SLICE, pattern(twice ? PAGE : 90, 4))) {
+            EXPECT_EQ(other.error, ENOSPC) << other.sentence;
+            content = was;
+        }
+        EXPECT_TRUE(view(m) == content) << page;
+    }
+    EXPECT_TRUE(other.read() == content) << other.sentence;
+    note(m, 40 * PAGE, {1});
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
 // There is no room for what others changed meanwhile.
 TEST_P(StoresInNeed, OfMemoryAreForgottenByWishAlone)
 {
