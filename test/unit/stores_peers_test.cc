@@ -85,7 +85,9 @@ TEST_P(StoresOfPeers, AreCommitsAtOnceForPagesWithoutStores)
     const Bytes one = pattern(3 * PAGE, 2), two = pattern(3 * PAGE, 3);
     Process plainly(file, plain(),
                     {commits(PAGE - 9, one), sees(PAGE + 50, Bytes(&two[59 - 50], &two[1000]))}),
-        by_calls(file, opt(), {calls(PAGE, two), calls(9 * PAGE + 8, Bytes(8, 8))});
+        by_calls(file, opt(), {calls(PAGE, two), calls(9 * PAGE + 8, Bytes(8, 8)), [](Mapped &m) {
+                                   return m.write(12 * PAGE, Bytes(99, 1), ATO_RELAXED);
+                               }});
     Mapped m(file, plain());
     ASSERT_TRUE(m) << m.sentence;
     EXPECT_TRUE(view(m) == content);
@@ -98,9 +100,14 @@ TEST_P(StoresOfPeers, AreCommitsAtOnceForPagesWithoutStores)
     by_calls.act(); // a word, which may be stored in place
     copy(content, 9 * PAGE + 8, Bytes(8, 8));
     EXPECT_TRUE(view(m) == content);
+    by_calls.act();
+    copy(content, 12 * PAGE, Bytes(99, 1));
+    EXPECT_TRUE(view(m) == content);
     note(m, 20 * PAGE, {1});
-    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    ASSERT_EQ(commit(m, MS_ASYNC), 0) << ato_errormsg();
     EXPECT_TRUE(m.read() == content);
+    const Mapped other(file, plain());
+    EXPECT_TRUE(view(other) == content);
     by_calls.end();
 }
 
@@ -228,7 +235,6 @@ struct Common {
         return Bytes(bytes, bytes + SIZE);
     }
     unsigned char bytes[SIZE];
-    bool relaxed; // someone has made a relaxed commit: a view may lack it
     char wrong[200];
 };
 
@@ -245,7 +251,7 @@ class Model
         if (!is && !c.wrong[0])
             snprintf(c.wrong, sizeof(c.wrong), "%s: %s", what, ato_errormsg());
     }
-    void act(std::mt19937 &random, bool disk, bool may_relax)
+    void act(std::mt19937 &random)
     {
         check();
         const size_t first = random() % FEW, n = random() % 2 ? FEW - first : 1;
@@ -258,12 +264,11 @@ class Model
         case 1:
         case 2:
             must(ato_msync(at(first), n * PAGE, MS_SYNC) == 0, "ato_msync");
-            committed(first, n, false);
+            committed(first, n);
             break;
         case 3:
-            must(ato_msync(at(first), n * PAGE, disk && !may_relax ? MS_SYNC : MS_ASYNC) == 0,
-                 "MS_ASYNC");
-            committed(first, n, disk && may_relax);
+            must(ato_msync(at(first), n * PAGE, MS_ASYNC) == 0, "MS_ASYNC");
+            committed(first, n);
             break;
         default:
             for (unsigned k = 1 + random() % 3; k; k--)
@@ -275,7 +280,7 @@ class Model
     void commit_all()
     {
         must(ato_msync(at(0), FEW * PAGE, MS_SYNC) == 0, "ato_msync");
-        committed(0, FEW, false);
+        committed(0, FEW);
     }
 
   private:
@@ -290,13 +295,6 @@ class Model
     {
         return c.bytes + (from + page) * PAGE;
     }
-    bool is_private(size_t page) const
-    {
-        const int fd = private_pages_open(0);
-        const bool is = private_page_is(fd, reinterpret_cast<uint64_t>(at(page)));
-        close(fd);
-        return is;
-    }
     void put(size_t page, size_t slice, uint8_t fill)
     {
         if (!copies.count(page)) {
@@ -306,7 +304,7 @@ class Model
         memset(at(page) + slice * SLICE, fill, 20);
         memset(&copies[page].is[slice * SLICE], fill, 20);
     }
-    void committed(size_t first, size_t n, bool relaxed)
+    void committed(size_t first, size_t n)
     {
         for (size_t page = first; page < first + n; page++) {
             const auto it = copies.find(page);
@@ -316,11 +314,7 @@ class Model
             for (size_t s = 0; s < PAGE; s += SLICE)
                 if (memcmp(&copy.is[s], &copy.was[s], SLICE) != 0)
                     memcpy(now(page) + s, &copy.is[s], SLICE);
-            if (relaxed && is_private(page))
-                copy.was = copy.is;
-            else
-                copies.erase(it);
-            c.relaxed |= relaxed;
+            copies.erase(it);
         }
     }
     void check() const
@@ -329,7 +323,7 @@ class Model
             const auto it = copies.find(page);
             if (it != copies.end())
                 must(memcmp(at(page), it->second.is.data(), PAGE) == 0, "a page with stores");
-            else if (!c.relaxed)
+            else
                 must(memcmp(at(page), now(page), PAGE) == 0, "a page without stores");
         }
     }
@@ -354,8 +348,6 @@ TEST_P(StoresOfPeers, AreWhatAModelSays)
                                              MAP_SHARED | MAP_ANONYMOUS, -1, 0));
         content = Bytes(SIZE);
         write_file(file, content);
-        // The first seed has no relaxed commits.
-        const bool disk = GetParam() == ATO_DOMAIN_DISK, may_relax = seed == 2;
         std::vector<std::unique_ptr<Peer>> peers;
         for (unsigned i = 0; i < PROCESSES; i++) {
             peers.push_back(std::make_unique<Peer>([&, i](const std::function<void()> &pause) {
@@ -372,7 +364,7 @@ TEST_P(StoresOfPeers, AreWhatAModelSays)
                     end = c->wrong[0] || c->bytes[LAST];
                     Model &model = two && random() % 2 ? *two : one;
                     if (!end)
-                        model.act(random, disk, may_relax);
+                        model.act(random);
                 }
                 if (!c->wrong[0])
                     one.commit_all();
