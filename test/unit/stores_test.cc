@@ -282,6 +282,47 @@ TEST_P(Stores, BehindTheEndAreForgottenAndGrowWithTheFile)
     EXPECT_TRUE(m.read() == content);
 }
 
+TEST_P(Stores, GrowTheFileWithTheirCommit)
+{
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    const auto grow = [](const Mapped &by, size_t to) {
+        return ato_ftruncate(by.base, static_cast<off_t>(to)) == 0;
+    };
+    const auto size = [](const Mapped &by) { return static_cast<size_t>(ato_size(by.base)); };
+    const size_t longer = SIZE + 2 * PAGE, longest = SIZE + 3 * PAGE;
+    EXPECT_EQ(in_child([&] {
+                  Mapped own(file, plain());
+                  if (!own || !grow(own, longest))
+                      return 1;
+                  store(own, SIZE + 2 * PAGE, Bytes(9, 2));
+                  raise(SIGKILL);
+                  return 2;
+              }),
+              256 + SIGKILL);
+    EXPECT_EQ(size(other), SIZE);
+    ASSERT_TRUE(grow(m, longer)) << ato_errormsg();
+    EXPECT_EQ(size(m), longer);
+    EXPECT_EQ(size(other), SIZE);
+    m.length = longer;
+    content.resize(longer);
+    note(m, SIZE + PAGE, Bytes(9, 1));
+    note(m, PAGE, Bytes(9, 1));
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_EQ(size(other), longer);
+    EXPECT_TRUE(m.read() == content);
+    ASSERT_TRUE(grow(m, longest)) << ato_errormsg();
+    m.length = longest;
+    store(m, longer + 5, Bytes(9, 3));
+    ASSERT_EQ(discard(m), 0) << ato_errormsg();
+    EXPECT_EQ(size(m), longer) << "a growth is forgotten, too";
+    ASSERT_TRUE(grow(m, longest)) << ato_errormsg();
+    m.length = SIZE;
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST | ATO_UNMAP_DISCARD), 0) << m.sentence;
+    EXPECT_EQ(size(other), longer);
+    EXPECT_TRUE(other.read(0, longer) == content);
+}
+
 // ---- what is refused ----
 
 TEST_P(Stores, AreNotMixedWithCalls)
