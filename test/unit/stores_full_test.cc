@@ -150,6 +150,40 @@ TEST_P(StoresInNeed, OfMemoryAreCommittedAsyncToo)
     EXPECT_TRUE(view(m) == content);
 }
 
+// If it is not known what the medium has, only an unmapping is possible, which forgets them.
+TEST_P(StoresInNeed, OfAMediumAreStillThere)
+{
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    note(m, PAGE, Bytes(2 * PAGE, 1));
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    store(m, 2 * PAGE, Bytes(2 * PAGE, 2));
+    const Bytes shown = view(m);
+    {
+        FsFaults syncs;
+        PersistFaults flushes;
+        syncs.fail_op("fdatasync", EIO);
+        flushes.before = [](const PersistCall &c) {
+            return std::string(c.op).find("flush") == 0 ? EIO : GO_ON;
+        };
+        if (commit(m) == 0) // by a medium that waits for neither
+            return;
+        EXPECT_EQ(errno, EIO) << ato_errormsg();
+    }
+    EXPECT_TRUE(view(m) == shown);
+    const bool is_over = commit(m) < 0;
+    if (is_over) {
+        EXPECT_EQ(errno, EIO) << ato_errormsg();
+        EXPECT_TRUE(view(m) == shown);
+    }
+    ASSERT_EQ(m.unmap(ATO_UNMAP_FAST), 0) << m.sentence;
+    Bytes after = content;
+    copy(after, 2 * PAGE, Bytes(2 * PAGE, 2));
+    Mapped now(file, plain());
+    ASSERT_TRUE(now) << now.sentence;
+    EXPECT_TRUE(now.read() == after || (is_over && now.read() == content));
+}
+
 // The shared memory of the file gets no more.
 TEST_P(StoresInNeed, OfSharedMemoryAreRefusedOrRight)
 {

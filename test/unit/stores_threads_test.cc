@@ -82,6 +82,38 @@ TEST_P(StoresOfThreads, AreInACommitUpToOneMoment)
     EXPECT_TRUE(view(m) == content);
 }
 
+// The library's handler of SIGSEGV is for its views alone.
+TEST_P(StoresOfThreads, LeaveOtherFaultsToTheProgram)
+{
+    static char *volatile nowhere;
+    const auto child = [&](bool handles, bool protects) {
+        return in_child([&] {
+            if (handles) {
+                struct sigaction own = {};
+                own.sa_flags = SA_SIGINFO;
+                own.sa_sigaction = [](int, siginfo_t *info, void *) {
+                    _exit(info->si_addr == nowhere ? 42 : 43);
+                };
+                sigaction(SIGSEGV, &own, nullptr);
+            }
+            Mapped m(file, plain());
+            if (!m)
+                return 1;
+            store(m, 0, {1});
+            nowhere = protects ? m.base + 3 * PAGE : reinterpret_cast<char *>(PAGE);
+            if (protects && mprotect(m.base + 3 * PAGE, PAGE, PROT_NONE) < 0)
+                return 2;
+            alarm(20); // a fault that repeats without end
+            *nowhere = 1;
+            return 0;
+        });
+    };
+    EXPECT_EQ(child(true, false), 42);
+    EXPECT_EQ(child(true, true), 42);
+    const int status = child(false, false); // 1: a sanitizer's handler
+    EXPECT_TRUE(status == 256 + SIGSEGV || status == 1) << status;
+}
+
 // Commits, discards and calls of several threads, on parts of one mapping and on two of a file.
 TEST_P(StoresOfThreads, AreCommittedByAnyThread)
 {
