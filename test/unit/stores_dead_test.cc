@@ -11,6 +11,7 @@ extern "C" {
 
 #include <functional>
 #include <memory>
+#include <random>
 
 using namespace stores_lab;
 
@@ -184,6 +185,87 @@ TEST_P(StoresOfTheDead, AreTakenOverByOneThatIsKilled)
             check(m, other, died, after, own, way++);
         }
     EXPECT_GT(deaths, 30u);
+}
+
+// Processes that number their commits, each in its slices of the same pages, and are killed at any moment.
+TEST_P(StoresOfTheDead, LoseNothingOfOthers)
+{
+    constexpr unsigned PROCESSES = 3, USED = 4;
+    const int kills = GetParam() == ATO_DOMAIN_DISK ? 25 : 60;
+    content = Bytes(SIZE);
+    write_file(file, content);
+    auto *done = static_cast<uint32_t *>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    uint32_t *wrong = &done[PROCESSES];
+    const auto live = [&](unsigned who, const std::function<void()> &pause) {
+        alarm(100);
+        Mapped m(file, who ? plain() : opt());
+        pause();
+        const auto look = [&](unsigned other) {
+            uint32_t is[USED] = {};
+            const Bytes now = m.read(0, USED * PAGE);
+            for (unsigned page = 0; page < USED && !now.empty(); page++)
+                memcpy(&is[page], &now[page * PAGE + other * SLICE], 4);
+            if (now.empty() || (other && std::count(is, is + USED, is[0]) != USED))
+                *wrong = 1; // a part of a commit
+            return is[0];
+        };
+        for (uint32_t i = m ? look(who) : 0;;) {
+            const uint32_t before = __atomic_load_n(&done[who], __ATOMIC_SEQ_CST);
+            if (!m || i < before || i > before + 1)
+                *wrong = 2; // a commit is lost
+            if (*wrong)
+                return 1;
+            __atomic_store_n(&done[who], i, __ATOMIC_SEQ_CST);
+            i++;
+            bool good = true;
+            for (unsigned page = 0; page < USED; page++) {
+                char *at = m.base + page * PAGE + who * SLICE;
+                if (who)
+                    memcpy(at, &i, 4);
+                else if (page == 0)
+                    good = ato_memcpy(at, &i, 4);
+            }
+            if (!good || (who && commit(m) < 0))
+                *wrong = 3;
+            for (unsigned other = 0; other < PROCESSES; other++)
+                if (look(other) < __atomic_load_n(&done[other], __ATOMIC_SEQ_CST) && other == who)
+                    *wrong = 4;
+        }
+    };
+    std::vector<std::unique_ptr<Peer>> peers;
+    const auto start = [&](unsigned who) {
+        auto peer = std::make_unique<Peer>(
+            [&, who](const std::function<void()> &pause) { return live(who, pause); });
+        EXPECT_TRUE(peer->is_ready());
+        peer->go_on();
+        return peer;
+    };
+    for (unsigned who = 0; who < PROCESSES; who++)
+        peers.push_back(start(who));
+    std::mt19937 random(1);
+    for (int i = 0; i < kills && !*wrong; i++) {
+        usleep(random() % 8000);
+        const unsigned who = random() % PROCESSES;
+        peers[who]->die();
+        peers[who] = start(who);
+    }
+    usleep(20000); // the last ones go on
+    EXPECT_EQ(*wrong, 0u);
+    peers.clear();
+    for (unsigned who = 0; who < PROCESSES; who++)
+        EXPECT_GT(done[who], 3u) << who;
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    const Bytes now = m.read();
+    for (unsigned who = 0; who < PROCESSES; who++)
+        for (unsigned page = 0; page < (who ? USED : 1); page++) {
+            uint32_t is;
+            memcpy(&is, &now[page * PAGE + who * SLICE], 4);
+            EXPECT_TRUE(is == done[who] || is == done[who] + 1) << who << " " << page;
+        }
+    EXPECT_TRUE(view(m) == now);
+    munmap(done, 4096);
 }
 
 // Their stores are gone, and their views: there is room for more of these.
