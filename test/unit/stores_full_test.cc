@@ -73,7 +73,7 @@ TEST_P(StoresInNeed, OfSpaceKeepOthersFromCommits)
     ASSERT_TRUE(m && other) << m.sentence << other.sentence;
     for (size_t page = 0; page < PAGES - 2; page += 2) {
         const Bytes was = content;
-        long left = static_cast<long>(page) / 2 % 6;
+        long left = static_cast<long>(page) / 4 % 4;
         FsFaults full;
         full.before = [&](const FsCall &c) {
             return std::string(c.op) == "fallocate" && left-- <= 0 ? ENOSPC : GO_ON;
@@ -83,7 +83,8 @@ TEST_P(StoresInNeed, OfSpaceKeepOthersFromCommits)
             EXPECT_EQ(other.error, ENOSPC) << other.sentence;
             content = was;
         }
-        EXPECT_TRUE(view(m) == content) << page;
+        // A load from another page would give that one space.
+        EXPECT_TRUE(memcmp(m.base + page * PAGE, &content[page * PAGE], PAGE) == 0) << page;
     }
     EXPECT_TRUE(other.read() == content) << other.sentence;
     note(m, 40 * PAGE, {1});
