@@ -121,7 +121,8 @@ struct mapping {
     /* For ATO_PLAIN_STORES (stores.h): its number in shared_header.views, and what commits by it take turns with. */
     unsigned view;
     pthread_mutex_t stores_lock;
-    struct tx *growth; /* has made the file longer, and is open until the next commit of stores; NULL: none */
+    struct tx *
+        growth; /* has made the file longer, and is open until the next commit of stores; NULL: none */
 };
 
 /* Is its view private, for plain stores? */
