@@ -104,23 +104,10 @@ int call_ftruncate(int fd, off_t size)
 }
 CALL_ALIAS(ftruncate, ftruncate64);
 
-/* As served_enter_of(), of a path. */
-static struct served *enter_path(int folder, const char *path)
-{
-    struct statx sx;
-    if (!path || !served_enter(SERVED_TO_USE))
-        return NULL;
-    struct served *s = REAL(statx)(folder, path, 0, STATX_INO, &sx) == 0
-                           ? served_file(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino)
-                           : NULL;
-    if (!s)
-        served_leave();
-    return s;
-}
-
 int call_truncate(const char *path, off_t size)
 {
-    struct served *s = enter_path(AT_FDCWD, path);
+    served_recover(AT_FDCWD, path);
+    struct served *s = served_enter_path(AT_FDCWD, path);
     if (!s)
         return REAL(truncate)(path, size);
     const int r = access(path, W_OK) == 0 ? resize(s, size) : -1;
@@ -191,26 +178,30 @@ static void correct(int r, struct stat *st)
     served_leave();
 }
 
-#define STAT(name, parameters, ...)                                                                \
+#define STAT(name, folder_, path_, parameters, ...)                                                \
     int call_##name parameters                                                                     \
     {                                                                                              \
+        served_recover(folder_, path_);                                                            \
         const int r = REAL(name)(__VA_ARGS__);                                                     \
         correct(r, st);                                                                            \
         return r;                                                                                  \
     }                                                                                              \
     CALL_ALIAS(name, name##64)
-STAT(fstat, (int fd, struct stat *st), fd, st);
-STAT(stat, (const char *path, struct stat *st), path, st);
-STAT(lstat, (const char *path, struct stat *st), path, st);
-STAT(fstatat, (int folder, const char *path, struct stat *st, int flags), folder, path, st, flags);
-STAT(__fxstat, (int version, int fd, struct stat *st), version, fd, st);
-STAT(__xstat, (int version, const char *path, struct stat *st), version, path, st);
-STAT(__lxstat, (int version, const char *path, struct stat *st), version, path, st);
-STAT(__fxstatat, (int version, int folder, const char *path, struct stat *st, int flags), version,
-     folder, path, st, flags);
+STAT(fstat, AT_FDCWD, NULL, (int fd, struct stat *st), fd, st);
+STAT(stat, AT_FDCWD, path, (const char *path, struct stat *st), path, st);
+STAT(lstat, AT_FDCWD, path, (const char *path, struct stat *st), path, st);
+STAT(fstatat, folder, path, (int folder, const char *path, struct stat *st, int flags), folder,
+     path, st, flags);
+STAT(__fxstat, AT_FDCWD, NULL, (int version, int fd, struct stat *st), version, fd, st);
+STAT(__xstat, AT_FDCWD, path, (int version, const char *path, struct stat *st), version, path, st);
+STAT(__lxstat, AT_FDCWD, path, (int version, const char *path, struct stat *st), version, path, st);
+STAT(__fxstatat, folder, path,
+     (int version, int folder, const char *path, struct stat *st, int flags), version, folder, path,
+     st, flags);
 
 int call_statx(int folder, const char *path, int flags, unsigned mask, struct statx *st)
 {
+    served_recover(folder, path);
     const int r = REAL(statx)(folder, path, flags, mask, st);
     if (r == 0 && st->stx_mask & STATX_SIZE && S_ISREG(st->stx_mode)) {
         struct stat found = {.st_mode = S_IFREG,
@@ -244,7 +235,9 @@ CALL_ALIAS(lseek, lseek64);
 /* O_TRUNC is a change of the size. */
 static int open_at(int folder, const char *path, int flags, mode_t mode)
 {
-    struct served *s = flags & O_TRUNC ? enter_path(folder, path) : NULL;
+    if (!(flags & O_PATH))
+        served_recover(folder, path);
+    struct served *s = flags & O_TRUNC ? served_enter_path(folder, path) : NULL;
     if (!s)
         return REAL(openat)(folder, path, flags, mode);
     const int fd = REAL(openat)(folder, path, flags & ~O_TRUNC, mode);
@@ -279,6 +272,21 @@ int call_open(const char *path, int flags, ...)
 }
 CALL_ALIAS(open, open64);
 
+/* Of a program that was compiled with _FORTIFY_SOURCE. */
+EXPORTED int call___open_2(const char *path, int flags) __asm__("__open_2");
+int call___open_2(const char *path, int flags)
+{
+    return open_at(AT_FDCWD, path, flags, 0);
+}
+CALL_ALIAS(__open_2, __open64_2);
+
+EXPORTED int call___openat_2(int folder, const char *path, int flags) __asm__("__openat_2");
+int call___openat_2(int folder, const char *path, int flags)
+{
+    return open_at(folder, path, flags, 0);
+}
+CALL_ALIAS(__openat_2, __openat64_2);
+
 int call_creat(const char *path, mode_t mode)
 {
     return open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
@@ -288,8 +296,9 @@ CALL_ALIAS(creat, creat64);
 FILE *call_fopen(const char *path, const char *mode)
 {
     char other[16];
+    served_recover(AT_FDCWD, path);
     struct served *s = mode && *mode == 'w' && strlen(mode) < sizeof(other) - 1
-                           ? enter_path(AT_FDCWD, path)
+                           ? served_enter_path(AT_FDCWD, path)
                            : NULL;
     if (!s)
         return REAL(fopen)(path, mode);

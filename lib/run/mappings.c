@@ -41,8 +41,7 @@ static bool ends_with(const char *path, const char *end)
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
-/* Returns whether the file is to be served. */
-static bool is_wanted(const char *path)
+bool served_is_wanted(const char *path)
 {
     const char *paths = secure_getenv("ATO_RUN_PATH");
     const bool is_memory =
@@ -114,7 +113,7 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
         if (!is_writer || !sx.stx_nlink)
             return NULL;
         record_set(offsetof(struct record, reached));
-        if (!is_wanted(path) || is_of_libato(sx.stx_ino))
+        if (!served_is_wanted(path) || is_of_libato(sx.stx_ino))
             return NULL;
         if (served_is_refused(device, sx.stx_ino))
             return refuse(path, NULL, "it was refused before");

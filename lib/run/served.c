@@ -115,6 +115,19 @@ struct served *served_enter_of(int fd)
     return s;
 }
 
+struct served *served_enter_path(int folder, const char *path)
+{
+    struct statx sx;
+    if (!path || !served_enter(SERVED_TO_USE))
+        return NULL;
+    struct served *s = statx(folder, path, 0, STATX_INO, &sx) == 0
+                           ? served_file(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino)
+                           : NULL;
+    if (!s)
+        served_leave();
+    return s;
+}
+
 struct served *served_at(const void *at)
 {
     struct served *s = all;
@@ -251,15 +264,14 @@ static bool cut(struct served *s, size_t i, uint64_t from, uint64_t to)
     return true;
 }
 
-/* Returns whether the program has a descriptor of the file. */
-static bool has_descriptor(const struct served *s)
+bool served_has_descriptor(dev_t device, ino_t inode, int besides)
 {
     struct stat st;
     bool found = false;
     DIR *descriptors = opendir("/proc/self/fd");
     for (const struct dirent *e; descriptors && !found && (e = readdir(descriptors));)
-        found = atoi(e->d_name) != s->fd && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
-                st.st_ino == s->inode && st.st_dev == s->device;
+        found = atoi(e->d_name) != besides && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
+                st.st_ino == inode && st.st_dev == device;
     if (descriptors)
         closedir(descriptors);
     return found;
@@ -283,7 +295,7 @@ int served_remove(struct served *s, uint64_t from, uint64_t to)
     while (i < s->count && !(s->ranges[i].from <= from && to <= s->ranges[i].to))
         i++;
     if (s->count == 1 && i == 0 && from == s->ranges[0].from && to == s->ranges[0].to &&
-        !has_descriptor(s))
+        !served_has_descriptor(s->device, s->inode, s->fd))
         return served_drop(s);
     if (i < s->count)
         return cut(s, i, from, to) ? 0 : -1;

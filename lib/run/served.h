@@ -52,6 +52,7 @@ void served_leave(void);
 
 /* Of a call on a descriptor: takes the lock, and returns the file, or NULL: it is not served, and no lock is taken. */
 struct served *served_enter_of(int fd);
+struct served *served_enter_path(int folder, const char *path);
 
 /* Returns false in a child of vfork(2), which has the memory of its parent. */
 bool served_is_here(void);
@@ -67,6 +68,16 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
 /* A file with an ordinary mapping is not served later: its mappings would not agree. With SERVED_TO_CHANGE. */
 void served_refuse(dev_t device, ino_t inode);
 bool served_is_refused(dev_t device, ino_t inode);
+
+/* Returns whether the files at this path, which is absolute, are to be served. */
+bool served_is_wanted(const char *path);
+
+/* Returns whether the process has a descriptor of the file, besides this one. */
+bool served_has_descriptor(dev_t device, ino_t inode, int besides);
+
+/* Before a file is opened, or looked at: recovers what a killed process left, as `ato deploy` does. Nothing is done if a process has the
+ * file mapped, or this one has it open. Keeps errno. Takes the lock. */
+void served_recover(int folder, const char *name);
 
 /* Adds a range. Returns false if there is no memory. */
 bool served_add(struct served *s, uint64_t from, uint64_t to);
@@ -98,7 +109,15 @@ off_t served_size(const struct served *s);
 int served_resize(struct served *s, uint64_t size);
 
 /* Says a line on standard error; once for each `kind`, of the process. */
-enum served_said { SAID_REFUSED, SAID_COMMIT, SAID_FIXED, SAID_UNMAP, SAID_CHILD, SAID_COUNT };
+enum served_said {
+    SAID_REFUSED,
+    SAID_COMMIT,
+    SAID_FIXED,
+    SAID_UNMAP,
+    SAID_CHILD,
+    SAID_RECOVERY,
+    SAID_COUNT
+};
 void served_say(enum served_said kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -97,6 +97,39 @@ class Run(unittest.TestCase):
         self.assertEqual(content, content[:1] * SIZE)
         self.assertIn(content[0], (told[-1], told[-1] % 100 + 1))
 
+    def leave_unrecovered(self):
+        """What a power cut leaves of a file of `b` that is about to grow."""
+        self.fill(b'a')
+        command = [ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'b', 'msync', 'grow', 'a', 'kill-all']
+        self.assertEqual(subprocess.run(command, start_new_session=True, check=False).returncode, KILLED)
+        self.assertGreater(os.stat(self.file).st_size, SIZE)
+        while b'recovery due' not in subprocess.run([ATO, 'info', self.file], capture_output=True, check=True).stdout:
+            pass # until the killed process has ended
+
+    def test_programs_find_the_last_sync_before_they_map(self):
+        self.leave_unrecovered()
+        self.assertEqual(self.run_it('recovered'), 16 * 'b')
+        for program in 'cat file', 'cat < file', 'stat -c %s file >&2; cat file', 'test -s file; env -u LD_PRELOAD cat file', 'cat < file > copy; cat copy':
+            with self.subTest(program):
+                self.leave_unrecovered()
+                done = subprocess.run([ATO, 'run', '--path', self.dir, 'sh', '-c', program], cwd=self.dir, capture_output=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (0, SIZE * b'b'))
+                self.assertEqual('stat' in program, done.stderr.startswith(b'%d' % SIZE))
+                self.assertEqual(self.pages(), 16 * 'b')
+        self.leave_unrecovered()
+        self.say(ATO, 'run', '--path', self.dir, 'sh', '-c', 'printf cc > file')
+        self.assertEqual(self.content(), b'cc')
+
+    def test_a_file_that_cannot_be_recovered_is_told(self):
+        self.leave_unrecovered()
+        os.chmod(self.dir, 0o755)
+        os.chmod(self.file, 0o644)
+        command = [ATO, 'run', '--path', self.dir, 'setpriv', '--reuid=65534', '--clear-groups', 'cat', self.file]
+        if self.say('setpriv', '--reuid=65534', '--clear-groups', 'true')[0]:
+            self.skipTest('cannot become another user')
+        self.assertIn(f'ato run: {self.file} is not as its last sync left it, and cannot be written to: ', self.say(*command)[1])
+        self.assertEqual(self.run_it('recovered', 'cat'), 16 * 'b') # in use, it is as it should be
+
     def test_an_end_commits(self):
         for end in 'return', '_exit', 'quick_exit', 'exec', 'exec-path', 'munmap':
             with self.subTest(end):

@@ -142,6 +142,8 @@ static int step(const char *word)
         return flock(fd, LOCK_EX) == 0 && !outside(0) && flock(fd, LOCK_UN) == 0 && outside(0);
     if (strcmp(word, "kill") == 0)
         return raise(SIGKILL);
+    if (strcmp(word, "kill-all") == 0) /* `ato run`, too, as when the power fails */
+        return kill(0, SIGKILL);
     if (strcmp(word, "return") == 0)
         exit(0);
     if (strcmp(word, "_exit") == 0)
@@ -165,6 +167,10 @@ static int step(const char *word)
     }
     if (strcmp(word, "spawn") == 0)
         return system("true") == 0;
+    if (strcmp(word, "cat") == 0) { /* as a user that may not write */
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+        return system("setpriv --reuid=65534 --clear-groups cat file > /dev/null") == 0;
+    }
     if (strcmp(word, "grow") == 0) {
         if (ftruncate(fd, 2 * SIZE) < 0 || size_by_all() != 2 * SIZE)
             return 0;
@@ -250,10 +256,18 @@ static int step(const char *word)
         if (fcntl(fd, F_SETLK, &lock) < 0)
             return 0;
         map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+        if (open(path, O_RDONLY) < 0 || size_by_all() != SIZE)
+            return 0;
         child = fork();
         if (child == 0)
             _exit(fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK);
         return map && wait_for(child);
+    }
+    if (strcmp(word, "recovered") == 0) { /* what a killed process left, before it is mapped */
+        if (size_by_all() != SIZE || pread(fd, bytes, PAGE, 0) != PAGE || !holds(bytes, PAGE, 'b'))
+            return 0;
+        map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+        return map && holds(map, SIZE, 'b');
     }
     fprintf(stderr, "no step %s\n", word);
     return 0;
@@ -265,9 +279,11 @@ int main(int argc, char **argv)
     fd = open(path, O_RDWR);
     if (fd < 0)
         return 99;
-    if (argc < 3 || strcmp(argv[2], "locked") != 0)
+    const int maps_later =
+        argc > 2 && (strcmp(argv[2], "locked") == 0 || strcmp(argv[2], "recovered") == 0);
+    if (!maps_later)
         map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
-    if (!map && argc > 2 && strcmp(argv[2], "locked") != 0)
+    if (!map && argc > 2 && !maps_later)
         return 98;
     for (int i = 2; i < argc; i++)
         if (!step(argv[i]))

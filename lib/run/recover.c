@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A file that a killed process left has what was committed only when it is recovered: the next map does that. But programs look at a file
+ * before they map it, or never map it. So it is made plain before they open it.
+ */
+#include "lib/run/calls.h"
+#include "lib/run/served.h"
+
+#include "reflection/media/locks.h"
+#include "reflection/pairing/lookup.h"
+
+#include "ato_engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* Returns whether a living process has the file mapped: its byte of the manifest is locked. */
+static bool is_in_use(int fd, const char *path, ino_t inode)
+{
+    struct attribute a;
+    char folder[PATH_MAX], manifest[PATH_MAX + 64];
+    bool found = false;
+    if (attribute_read(fd, path, &a) != ATTRIBUTE_FOUND)
+        return false;
+    for (unsigned i = 0; i < LOOKUP_PLACES && !found; i++) {
+        if (lookup_place(path, &a, secure_getenv("ATO_REFLECTION_DIR"), i, folder) != 1)
+            continue;
+        (void)snprintf(manifest, sizeof(manifest), "%s/%s", folder, pairing_names(inode).manifest);
+        const int lock = open(manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        found = lock >= 0 && locks_ask(lock, 1, PAIRING_LIVES) == LOCKS_TAKEN;
+        if (lock >= 0)
+            close(lock);
+    }
+    return found;
+}
+
+/* As `ato deploy`. Returns false, and ato_errormsg() says why. */
+static bool make_plain(int fd, size_t length)
+{
+    const struct ato_options o = {
+        .struct_size = sizeof(o), .flags = ATO_BORROW_FD, .read_policy = ATO_READ_GATHER};
+    struct ato_stat st = {.struct_size = sizeof(st)};
+    void *at = ato_mmap_opt(length, fd, 0, &o);
+    if (at == MAP_FAILED)
+        return false;
+    /* That of SQLite is brought home by SQLite's next process with libato. */
+    const bool is_masked = ato_stat(at, &st) == 0 && st.guard_bytes;
+    if (ato_munmap(at, length, is_masked ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL) == 0)
+        return true;
+    const bool is_mapped = ato_size(at) >= 0;
+    if (is_mapped)
+        (void)ato_munmap(at, length, ATO_UNMAP_FAST);
+    return false;
+}
+
+/* Without any descriptor of the file in this process: closing one drops all its locks of fcntl(2). */
+static void recover(int folder, const char *name)
+{
+    char link[32], path[PATH_MAX];
+    struct statx sx;
+    if (statx(folder, name, 0, STATX_INO | STATX_TYPE, &sx) < 0 || !S_ISREG(sx.stx_mode) ||
+        served_has_descriptor(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino, -1))
+        return;
+    int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const bool is_writable = fd >= 0;
+    if (!is_writable)
+        fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof(path) - 1);
+    path[n < 0 ? 0 : n] = 0;
+    if (served_is_wanted(path) && statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_SIZE, &sx) == 0 &&
+        !is_in_use(fd, path, sx.stx_ino)) {
+        if (!is_writable)
+            served_say(SAID_RECOVERY,
+                       "%s is not as its last sync left it, and cannot be written to: a user that "
+                       "may has to run 'ato deploy' on it",
+                       path);
+        else if (!make_plain(fd, sx.stx_size ? sx.stx_size : 1))
+            served_say(SAID_RECOVERY, "%s may not be as its last sync left it: %s", path,
+                       ato_errormsg());
+    }
+    close(fd);
+}
+
+void served_recover(int folder, const char *name)
+{
+    char path[PATH_MAX + 32];
+    const int error = errno;
+    if (!name || !*name)
+        return;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", folder, name);
+    if (getxattr(folder == AT_FDCWD || *name == '/' ? name : path, "user.ato", NULL, 0) >= 0 &&
+        served_is_here()) {
+        if (served_enter_path(folder, name)) {
+            served_leave();
+        } else if (served_enter(SERVED_TO_CHANGE)) {
+            recover(folder, name);
+            served_leave();
+        }
+    }
+    errno = error;
+}
