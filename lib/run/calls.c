@@ -53,6 +53,7 @@ WITHIN(fstatat64, fstatat, int, (int folder, const char *path, struct stat *st, 
 WITHIN(statx, statx, int,
        (int folder, const char *path, int flags, unsigned mask, struct statx *st), folder, path,
        flags, mask, st)
+WITHIN(shm_open, shm_open, int, (const char *name, int flags, mode_t mode), name, flags, mode)
 
 bool calls_keep_addresses;
 

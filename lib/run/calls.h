@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -56,6 +57,16 @@
     X(openat, int, (int folder, const char *path, int flags, ...))                                 \
     X(creat, int, (const char *path, mode_t mode))                                                 \
     X(fopen, FILE *, (const char *path, const char *mode))                                         \
+    X(freopen, FILE *, (const char *path, const char *mode, FILE *stream))                         \
+    X(shm_open, int, (const char *name, int flags, mode_t mode))                                   \
+    X(open_by_handle_at, int, (int mount, struct file_handle *handle, int flags))                  \
+    X(dup, int, (int fd))                                                                          \
+    X(dup2, int, (int fd, int as))                                                                 \
+    X(dup3, int, (int fd, int as, int flags))                                                      \
+    X(pidfd_getfd, int, (int process, int fd, unsigned flags))                                     \
+    X(recvmsg, ssize_t, (int fd, struct msghdr *message, int flags))                               \
+    X(recvmmsg, int,                                                                               \
+      (int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *patience))        \
     X(close, int, (int fd))                                                                        \
     X(fclose, int, (FILE * stream))                                                                \
     X(flock, int, (int fd, int operation))                                                         \

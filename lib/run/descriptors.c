@@ -239,8 +239,8 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
         served_recover(folder, path);
     struct served *s = flags & O_TRUNC ? served_enter_path(folder, path) : NULL;
     if (!s)
-        return REAL(openat)(folder, path, flags, mode);
-    const int fd = REAL(openat)(folder, path, flags & ~O_TRUNC, mode);
+        return served_note(REAL(openat)(folder, path, flags, mode));
+    const int fd = served_note(REAL(openat)(folder, path, flags & ~O_TRUNC, mode));
     if (fd >= 0 && is_writable(fd) && resize(s, 0) < 0) {
         const int error = errno;
         REAL(close)(fd);
@@ -293,6 +293,13 @@ int call_creat(const char *path, mode_t mode)
 }
 CALL_ALIAS(creat, creat64);
 
+static FILE *noted(FILE *stream)
+{
+    if (stream)
+        (void)served_note(fileno(stream));
+    return stream;
+}
+
 FILE *call_fopen(const char *path, const char *mode)
 {
     char other[16];
@@ -301,9 +308,9 @@ FILE *call_fopen(const char *path, const char *mode)
                            ? served_enter_path(AT_FDCWD, path)
                            : NULL;
     if (!s)
-        return REAL(fopen)(path, mode);
+        return noted(REAL(fopen)(path, mode));
     (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
-    FILE *stream = REAL(fopen)(path, other);
+    FILE *stream = noted(REAL(fopen)(path, other));
     if (stream && resize(s, 0) < 0) {
         const int error = errno;
         (void)REAL(fclose)(stream);
@@ -314,6 +321,41 @@ FILE *call_fopen(const char *path, const char *mode)
     return stream;
 }
 CALL_ALIAS(fopen, fopen64);
+
+FILE *call_freopen(const char *path, const char *mode, FILE *stream)
+{
+    served_recover(AT_FDCWD, path);
+    return noted(REAL(freopen)(path, mode, stream));
+}
+CALL_ALIAS(freopen, freopen64);
+
+/* Other ways to a descriptor. */
+#define GIVES(name, parameters, ...)                                                               \
+    int call_##name parameters                                                                     \
+    {                                                                                              \
+        return served_note(REAL(name)(__VA_ARGS__));                                               \
+    }
+GIVES(shm_open, (const char *name, int flags, mode_t mode), name, flags, mode)
+GIVES(open_by_handle_at, (int mount, struct file_handle *handle, int flags), mount, handle, flags)
+GIVES(dup, (int fd), fd)
+GIVES(dup2, (int fd, int as), fd, as)
+GIVES(dup3, (int fd, int as, int flags), fd, as, flags)
+GIVES(pidfd_getfd, (int process, int fd, unsigned flags), process, fd, flags)
+
+ssize_t call_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    const ssize_t r = REAL(recvmsg)(fd, message, flags);
+    if (r >= 0 && message->msg_controllen)
+        served_note_any();
+    return r;
+}
+
+int call_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags,
+                  struct timespec *patience)
+{
+    served_note_any();
+    return REAL(recvmmsg)(fd, messages, n, flags, patience);
+}
 
 /* ---- closing ---- */
 
@@ -384,6 +426,7 @@ int call_fcntl(int fd, int command, ...)
          command == F_OFD_SETLKW) &&
         ((struct flock *)argument)->l_type == F_UNLCK)
         release(fd);
-    return REAL(fcntl)(fd, command, argument);
+    const int r = REAL(fcntl)(fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? served_note(r) : r;
 }
 CALL_ALIAS(fcntl, fcntl64);

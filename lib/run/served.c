@@ -105,9 +105,48 @@ struct served *served_of(int fd)
     return served_file(makedev(sx.stx_dev_major, sx.stx_dev_minor), sx.stx_ino);
 }
 
+/* Of each descriptor, whether it may be of a file that is served. One that is not costs a call of statx(2) then. */
+enum { NUMBERS = 1 << 16 };
+static bool maybe[NUMBERS], is_any;
+
+static bool may_be(int fd)
+{
+    return fd >= NUMBERS || __atomic_load_n(&is_any, __ATOMIC_RELAXED) ||
+           (fd >= 0 && __atomic_load_n(&maybe[fd], __ATOMIC_RELAXED));
+}
+
+static void mark(int fd, bool is)
+{
+    if (fd < NUMBERS)
+        __atomic_store_n(&maybe[fd], is, __ATOMIC_SEQ_CST);
+}
+
+int served_note(int fd)
+{
+    const int error = errno;
+    /* The descriptor is there before the count is read. served_make() counts the file before it looks for descriptors. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (fd < 0 || !__atomic_load_n(&served_count, __ATOMIC_SEQ_CST))
+        return fd;
+    mark(fd, true);
+    /* With the lock, so that no file becomes served meanwhile. A child of vfork(2) has other descriptors, and this memory. */
+    if (served_enter(SERVED_TO_USE)) {
+        if (!served_of(fd) && served_is_here())
+            mark(fd, false);
+        served_leave();
+    }
+    errno = error;
+    return fd;
+}
+
+void served_note_any(void)
+{
+    __atomic_store_n(&is_any, true, __ATOMIC_RELAXED);
+}
+
 struct served *served_enter_of(int fd)
 {
-    if (!served_enter(SERVED_TO_USE))
+    if (!may_be(fd) || !served_enter(SERVED_TO_USE))
         return NULL;
     struct served *s = served_of(fd);
     if (!s)
@@ -202,7 +241,8 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     }
     s->next = all;
     all = s;
-    __atomic_fetch_add(&served_count, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&served_count, 1, __ATOMIC_SEQ_CST);
+    (void)served_has_descriptor(device, inode, s->fd); /* which marks them */
     return s;
 }
 
@@ -269,9 +309,14 @@ bool served_has_descriptor(dev_t device, ino_t inode, int besides)
     struct stat st;
     bool found = false;
     DIR *descriptors = opendir("/proc/self/fd");
-    for (const struct dirent *e; descriptors && !found && (e = readdir(descriptors));)
-        found = atoi(e->d_name) != besides && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
-                st.st_ino == inode && st.st_dev == device;
+    if (!descriptors)
+        served_note_any();
+    for (const struct dirent *e; descriptors && (e = readdir(descriptors));)
+        if (atoi(e->d_name) != besides && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
+            st.st_ino == inode && st.st_dev == device) {
+            mark(atoi(e->d_name), true);
+            found = true;
+        }
     if (descriptors)
         closedir(descriptors);
     return found;

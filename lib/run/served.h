@@ -54,6 +54,11 @@ void served_leave(void);
 struct served *served_enter_of(int fd);
 struct served *served_enter_path(int folder, const char *path);
 
+/* After the program has got a descriptor (below 0: it has got none): served_enter_of() answers at once for those that are not of a file
+ * which is served. Those that it gets by raw system calls are not known. Returns fd; keeps errno. */
+int served_note(int fd);
+void served_note_any(void); /* it may have got any */
+
 /* Returns false in a child of vfork(2), which has the memory of its parent. */
 bool served_is_here(void);
 

@@ -161,6 +161,8 @@ class Run(unittest.TestCase):
     def test_reads_and_writes_agree_with_the_mapping(self):
         self.assertEqual(self.run_it('b', 'read', 'kill', status=KILLED), 16 * 'a')
         self.assertEqual(self.run_it('b', 'write', 'kill', status=KILLED), 16 * 'a')
+        self.assertEqual(self.run_it('b', 'descriptors', 'msync'), 16 * 'b')
+        self.fill(b'a')
         self.assertEqual(self.run_it('b', 'append', 'kill', status=KILLED), 16 * 'a')
         self.assertEqual(self.run_it('b', 'append', 'fsync', 'kill', status=KILLED), 32 * 'b')
         self.fill(b'a')

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -63,6 +64,50 @@ static int outside(long at)
                    "env -u LD_PRELOAD od -An -tx1 -j%ld -N1 '%s' | tr -d ' \\n' | grep -q 62", at,
                    path);
     return system(command) == 0;
+}
+
+static int receive_descriptor(void)
+{
+    int ends[2], received = -1;
+    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec one = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &one, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    *rights = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) < 0 || sendmsg(ends[0], &message, 0) != 1 ||
+        recvmsg(ends[1], &message, 0) != 1)
+        return -1;
+    memcpy(&received, CMSG_DATA(rights), sizeof(received));
+    return received;
+}
+
+/* The i-th way to a descriptor of the file. */
+static int get_descriptor(int i)
+{
+    switch (i) {
+    case 0:
+        return open(path, O_RDWR);
+    case 1:
+        return openat(AT_FDCWD, path, O_RDWR);
+    case 2:
+        return dup(fd);
+    case 3:
+        return dup2(fd, 100);
+    case 4:
+        return dup3(fd, 101, O_CLOEXEC);
+    case 5:
+        return fcntl(fd, F_DUPFD, 102);
+    case 6:
+        return fileno(fopen(path, "r+"));
+    case 7:
+        return fileno(freopen(path, "r+", stdin));
+    case 8:
+        return dup2(open("/dev/null", O_RDWR), 100); /* of another file from now on */
+    default:
+        return receive_descriptor();
+    }
 }
 
 /* Syncs again and again until *end is set. */
@@ -220,6 +265,12 @@ static int step(const char *word)
         return lseek(fd, PAGE / 2, SEEK_SET) == PAGE / 2 && writev(fd, two, 2) == PAGE &&
                lseek(fd, 0, SEEK_CUR) == PAGE + PAGE / 2 && map[PAGE / 2 - 1] == 'b' &&
                holds(map + PAGE / 2, PAGE, 'w') && map[PAGE + PAGE / 2] == 'b';
+    }
+    if (strcmp(word, "descriptors") == 0) {
+        for (int i = 0; i < 10; i++)
+            if (pwrite(get_descriptor(i), "w", 1, i) != 1 || (map[i] == 'w') != (i != 8))
+                return 0;
+        return memset(map, 'b', PAGE) != NULL;
     }
     if (strcmp(word, "append") == 0) { /* makes the file longer at once */
         memset(bytes, 'b', PAGE);
