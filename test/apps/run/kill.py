@@ -7,7 +7,7 @@
 With --ato they run under `ATO run`; with --control as they are, and then one of the kills has to tear the file. In each round the
 program goes on with the file of the last one, and is killed at a random moment; in each fifth round while it starts. Then the file holds
 the generation that was acknowledged last, or the one after it (generations.py). What looks is in turns the program's next start under
-`ato run`, and, after `ato deploy`, the program as it is. In two of three rounds `ato run` is killed, too, as if the power failed.
+`ato run`, and the program as it is, at a copy that `ato run cp` made. In two of three rounds `ato run` is killed, too, as if the power failed.
 """
 import argparse
 import os
@@ -110,8 +110,7 @@ class Rounds:
     def look(self):
         """By the program as it is, at a copy."""
         copy = str(self.path.with_name('copy'))
-        commands = [[self.ato, 'deploy', str(self.path)]] if self.ato else []
-        for command in [*commands, ['cp', str(self.path), copy], [*self.command, 'check', copy]]:
+        for command in [*self.under_ato(), 'cp', str(self.path), copy], [*self.command, 'check', copy]:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
             except subprocess.TimeoutExpired:
