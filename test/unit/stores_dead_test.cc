@@ -13,6 +13,8 @@ extern "C" {
 #include <memory>
 #include <random>
 
+#include <sys/file.h>
+
 using namespace stores_lab;
 
 namespace
@@ -194,12 +196,14 @@ TEST_P(StoresOfTheDead, LoseNothingOfOthers)
     const int kills = GetParam() == ATO_DOMAIN_DISK ? 25 : 60;
     content = Bytes(SIZE);
     write_file(file, content);
+    write_file(dir / "lock", {1});
     auto *done = static_cast<uint32_t *>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     uint32_t *wrong = &done[PROCESSES];
     const auto live = [&](unsigned who, const std::function<void()> &pause) {
         alarm(100);
         Mapped m(file, who ? plain() : opt());
+        const Fd lock(dir / "lock");
         pause();
         const auto look = [&](unsigned other) {
             uint32_t is[USED] = {};
@@ -219,6 +223,7 @@ TEST_P(StoresOfTheDead, LoseNothingOfOthers)
             __atomic_store_n(&done[who], i, __ATOMIC_SEQ_CST);
             i++;
             bool good = true;
+            flock(lock, LOCK_EX); // processes that store to the same pages need one
             for (unsigned page = 0; page < USED; page++) {
                 char *at = m.base + page * PAGE + who * SLICE;
                 if (who)
@@ -228,6 +233,7 @@ TEST_P(StoresOfTheDead, LoseNothingOfOthers)
             }
             if (!good || (who && commit(m) < 0))
                 *wrong = 3;
+            flock(lock, LOCK_UN);
             for (unsigned other = 0; other < PROCESSES; other++)
                 if (look(other) < __atomic_load_n(&done[other], __ATOMIC_SEQ_CST) && other == who)
                     *wrong = 4;
