@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/early.h"
 
-#include "lib/file/store_views.h"
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
 #include "reflection/media/fsops.h"
@@ -116,15 +115,9 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
         return report_errno(errno, "cannot find the length of %s", f->pairing.path);
     if (page * PAGE_BYTES >= to.size)
         return 1;
-    struct store_look look;
-    store_look_begin(&look, f, 0);
-    const enum stores_kept kept = store_look_before(&look, page);
-    /* persist-order L2 (log.h): `bytes` is durable in the log. */
-    const int r = homecoming_write(&to, page, ALL, bytes);
-    if (kept)
-        store_look_after(&look, page, kept);
-    store_look_end(&look);
-    if (r < 0)
+    /* persist-order L2 (log.h): `bytes` is durable in the log. No view of plain stores needs what the file had: while there are others than
+     * that of the commit no commit is early, and its own has kept what it needs (is_early() in log.c, keep() in stores.c). */
+    if (homecoming_write(&to, page, ALL, bytes) < 0)
         return -1;
     /* No mark: the early copy and the file have the same bytes, and the copy is used anew only when the page has another version. */
     page_set_bitmap(s, 0);
