@@ -20,6 +20,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#define ATTRIBUTE "user.ato"
+
 /* Returns whether a living process has the file mapped: its byte of the manifest is locked. */
 static bool is_in_use(int fd, const char *path, ino_t inode)
 {
@@ -60,7 +62,7 @@ static bool make_plain(int fd, size_t length)
 }
 
 /* Without any descriptor of the file in this process: closing one drops all its locks of fcntl(2). */
-static void recover(int folder, const char *name)
+static __attribute__((noinline)) void recover(int folder, const char *name)
 {
     char link[32], path[PATH_MAX];
     struct statx sx;
@@ -90,14 +92,20 @@ static void recover(int folder, const char *name)
     close(fd);
 }
 
-void served_recover(int folder, const char *name)
+/* Without inlining: a thread with a small stack may open files. */
+static __attribute__((noinline)) bool has_attribute_at(int folder, const char *name)
 {
     char path[PATH_MAX + 32];
-    const int error = errno;
-    if (!name || !*name)
-        return;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", folder, name);
-    if (getxattr(folder == AT_FDCWD || *name == '/' ? name : path, "user.ato", NULL, 0) >= 0 &&
+    return getxattr(path, ATTRIBUTE, NULL, 0) >= 0;
+}
+
+void served_recover(int folder, const char *name)
+{
+    const int error = errno;
+    const bool is_path = folder == AT_FDCWD || (name && *name == '/');
+    if (name && *name &&
+        (is_path ? getxattr(name, ATTRIBUTE, NULL, 0) >= 0 : has_attribute_at(folder, name)) &&
         served_is_here()) {
         if (served_enter_path(folder, name)) {
             served_leave();

@@ -130,8 +130,8 @@ int served_note(int fd)
         return fd;
     mark(fd, true);
     /* With the lock, so that no file becomes served meanwhile. A child of vfork(2) has other descriptors, and this memory. */
-    if (served_enter(SERVED_TO_USE)) {
-        if (!served_of(fd) && served_is_here())
+    if (served_is_here() && served_enter(SERVED_TO_USE)) {
+        if (!served_of(fd))
             mark(fd, false);
         served_leave();
     }

@@ -109,7 +109,8 @@ class Run(unittest.TestCase):
     def test_programs_find_the_last_sync_before_they_map(self):
         self.leave_unrecovered()
         self.assertEqual(self.run_it('recovered'), 16 * 'b')
-        for program in 'cat file', 'cat < file', 'stat -c %s file >&2; cat file', 'test -s file; env -u LD_PRELOAD cat file', 'cat < file > copy; cat copy':
+        for program in ('cat file', 'cat < file', 'stat -c %s file >&2; cat file', 'test -s file; env -u LD_PRELOAD cat file',
+                        'find . -maxdepth 1 -size 128 -exec env -u LD_PRELOAD cat {} +', 'cat < file > copy; cat copy'):
             with self.subTest(program):
                 self.leave_unrecovered()
                 done = subprocess.run([ATO, 'run', '--path', self.dir, 'sh', '-c', program], cwd=self.dir, capture_output=True, check=False)
