@@ -22,29 +22,40 @@
 
 #define ATTRIBUTE "user.ato"
 
-/* Returns whether a living process has the file mapped: its byte of the manifest is locked. */
-static bool is_in_use(int fd, const char *path, ino_t inode)
+/* Returns the file's manifest, open; -1. */
+static int open_manifest(int fd, const char *path, ino_t inode, int access)
 {
     struct attribute a;
-    char folder[PATH_MAX], manifest[PATH_MAX + 64];
-    bool found = false;
+    char folder[PATH_MAX], name[PATH_MAX + 64];
+    int manifest = -1;
     if (attribute_read(fd, path, &a) != ATTRIBUTE_FOUND)
-        return false;
-    for (unsigned i = 0; i < LOOKUP_PLACES && !found; i++) {
+        return -1;
+    for (unsigned i = 0; i < LOOKUP_PLACES && manifest < 0; i++) {
         if (lookup_place(path, &a, secure_getenv("ATO_REFLECTION_DIR"), i, folder) != 1)
             continue;
-        (void)snprintf(manifest, sizeof(manifest), "%s/%s", folder, pairing_names(inode).manifest);
-        const int lock = open(manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        found = lock >= 0 && locks_ask(lock, 1, PAIRING_LIVES) == LOCKS_TAKEN;
-        if (lock >= 0)
-            close(lock);
+        (void)snprintf(name, sizeof(name), "%s/%s", folder, pairing_names(inode).manifest);
+        manifest = open(name, access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
-    return found;
+    return manifest;
+}
+
+/* Of processes that open the file at the same time one recovers it, and the others wait. Returns whether it may be recovered: no living
+ * process has it mapped. */
+static bool is_due(int fd, int manifest, bool is_writable)
+{
+    return (manifest < 0 ||
+            (locks_wait(manifest, is_writable ? F_WRLCK : F_RDLCK, PAIRING_RECOVERY, 1) == 0 &&
+             locks_ask(manifest, 1, PAIRING_LIVES) == LOCKS_FREE)) &&
+           fgetxattr(fd, ATTRIBUTE, NULL, 0) >= 0;
 }
 
 /* As `ato deploy`. Returns false, and ato_errormsg() says why. */
-static bool make_plain(int fd, size_t length)
+static bool make_plain(int fd)
 {
+    struct statx sx;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) < 0)
+        return false;
+    const size_t length = sx.stx_size ? sx.stx_size : 1;
     const struct ato_options o = {
         .struct_size = sizeof(o), .flags = ATO_BORROW_FD, .read_policy = ATO_READ_GATHER};
     struct ato_stat st = {.struct_size = sizeof(st)};
@@ -78,17 +89,21 @@ static __attribute__((noinline)) void recover(int folder, const char *name)
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, path, sizeof(path) - 1);
     path[n < 0 ? 0 : n] = 0;
-    if (served_is_wanted(path) && statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_SIZE, &sx) == 0 &&
-        !is_in_use(fd, path, sx.stx_ino)) {
+    const bool is_wanted = served_is_wanted(path);
+    const int manifest =
+        is_wanted ? open_manifest(fd, path, sx.stx_ino, is_writable ? O_RDWR : O_RDONLY) : -1;
+    if (is_wanted && is_due(fd, manifest, is_writable)) {
         if (!is_writable)
             served_say(SAID_RECOVERY,
                        "%s is not as its last sync left it, and cannot be written to: a user that "
                        "may has to run 'ato deploy' on it",
                        path);
-        else if (!make_plain(fd, sx.stx_size ? sx.stx_size : 1))
+        else if (!make_plain(fd))
             served_say(SAID_RECOVERY, "%s may not be as its last sync left it: %s", path,
                        ato_errormsg());
     }
+    if (manifest >= 0)
+        close(manifest);
     close(fd);
 }
 

@@ -35,7 +35,8 @@
  *
  * Locks on the manifest's bytes, through a descriptor that is never mapped: byte 0 is the attach lock. Slot s
  * has byte 1 + s, held while its process lives. The last one, PAIRING_READERS, is shared by the processes
- * that may only read. After locking, the name must still be that of the locked file.
+ * that may only read. PAIRING_RECOVERY, behind them, is held while a file that no process has mapped is made plain before it is opened.
+ * After locking, the name must still be that of the locked file.
  *
  * A process that gets all bytes but byte 0 is the first: all processes that had the file mapped have left or
  * died. Later ones join what the first one made: then nothing is recovered, chosen or set aside.
@@ -87,6 +88,8 @@ struct pairing {
 /* The byte that readers lock, and the number of bytes after byte 0. */
 #define PAIRING_READERS (1 + MANIFEST_SLOTS)
 #define PAIRING_LIVES   (MANIFEST_SLOTS + 1)
+
+#define PAIRING_RECOVERY (1 + PAIRING_READERS) /* lib/run/recover.c */
 
 struct pairing_wish {
     const char *folder;         /* NULL: beside the file */

@@ -121,6 +121,12 @@ class Run(unittest.TestCase):
         self.say(ATO, 'run', '--path', self.dir, 'sh', '-c', 'printf cc > file')
         self.assertEqual(self.content(), b'cc')
 
+    def test_processes_that_start_together_find_the_last_sync(self):
+        for _ in range(5):
+            self.leave_unrecovered()
+            script = ' & '.join(6 * [f'{SUBJECT} {self.file} recovered || echo wrong >&2']) + ' & wait'
+            self.assertEqual(self.say(ATO, 'run', '--path', self.dir, 'sh', '-c', script), (0, ''))
+
     def test_a_file_that_cannot_be_recovered_is_told(self):
         self.leave_unrecovered()
         os.chmod(self.dir, 0o755)
