@@ -29,7 +29,9 @@ static struct refused {
     dev_t device;
     ino_t inode;
 } * refused;
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+/* As threads that always read would keep a fork waiting for ever. */
+#define FAIR PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+static pthread_rwlock_t lock = FAIR;
 static pid_t process; /* 0: this library is not set up yet */
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 static __thread int cancelling __attribute__((tls_model("initial-exec"))); /* as it was before */
@@ -420,7 +422,7 @@ static void in_parent(void)
 static void in_child(void)
 {
     process = getpid();
-    lock = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    lock = (pthread_rwlock_t)FAIR;
     for (struct served *s = all, *next; s; s = next) {
         next = s->next;
         void *const base = s->base;

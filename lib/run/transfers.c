@@ -62,6 +62,10 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
         at = size;
     if (size < 0 || at < 0)
         goto end;
+    if (is_write && at > LLONG_MAX - (off_t)n) {
+        errno = EFBIG;
+        goto end;
+    }
     if (is_write && n && at + (off_t)n > size && served_resize(s, (uint64_t)at + n) < 0)
         goto end;
     if (!is_write)
