@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static struct refused {
 static pthread_rwlock_t lock = FAIR;
 static pid_t process; /* 0: this library is not set up yet */
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
-static __thread int cancelling __attribute__((tls_model("initial-exec"))); /* as it was before */
+static __thread int cancelling __attribute__((tls_model("initial-exec")));  /* as it was before */
+static __thread sigset_t masked __attribute__((tls_model("initial-exec"))); /* the same */
 
 /* ---- sentences ---- */
 
@@ -59,12 +61,27 @@ void served_say(enum served_said kind, const char *format, ...)
 
 /* ---- the lock ---- */
 
+/* A handler that ran with the lock held could not sync, nor end the process with a commit, and one that jumps would never give it
+ * back. */
+static void hold_signals(void)
+{
+    sigset_t held;
+    sigfillset(&held);
+    sigdelset(&held, SIGSEGV);
+    sigdelset(&held, SIGBUS);
+    sigdelset(&held, SIGFPE);
+    sigdelset(&held, SIGILL);
+    sigdelset(&held, SIGTRAP);
+    pthread_sigmask(SIG_SETMASK, &held, &masked);
+}
+
 bool served_enter(enum served_how how)
 {
     if (how == SERVED_TO_USE && !__atomic_load_n(&served_count, __ATOMIC_ACQUIRE))
         return false;
     if (is_inside || !process)
         return false;
+    hold_signals();
     is_inside = true;
     if ((how == SERVED_TO_USE ? pthread_rwlock_rdlock : pthread_rwlock_wrlock)(&lock) == 0) {
         /* No thread may be cancelled in a call of libato. */
@@ -72,6 +89,7 @@ bool served_enter(enum served_how how)
         return true;
     }
     is_inside = false;
+    pthread_sigmask(SIG_SETMASK, &masked, NULL);
     return false;
 }
 
@@ -85,6 +103,7 @@ void served_leave(void)
     pthread_rwlock_unlock(&lock);
     is_inside = false;
     pthread_setcancelstate(cancelling, &cancelling);
+    pthread_sigmask(SIG_SETMASK, &masked, NULL);
 }
 
 /* ---- which file? ---- */

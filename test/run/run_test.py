@@ -193,6 +193,12 @@ class Run(unittest.TestCase):
             self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'store-on', end), (0, ''))
             self.content()
 
+    def test_threads_that_read_do_not_keep_a_fork_waiting(self):
+        self.run_it('b', 'readers', 'fork')
+
+    def test_a_handler_may_jump_out_of_a_sync(self):
+        self.assertEqual(self.run_it('jumps', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+
     def test_all_mappings_of_the_process_agree(self):
         self.assertEqual(self.run_it('others-see', 'msync', 'a', 'kill', status=KILLED), 'b' + 15 * 'a')
         self.assertEqual(self.run_it('locked'), 'b' + 15 * 'a')

@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +146,47 @@ static int store_beside(void)
     for (size_t at = 0; at < size; at += PAGE)
         good &= *(uint64_t *)(map + at) == *(uint64_t *)map;
     return good && !failed;
+}
+
+static void *read_on(void *none)
+{
+    char byte;
+    while (pread(fd, &byte, 1, 0) == 1)
+        ;
+    return none;
+}
+
+static int read_beside(void)
+{
+    pthread_t thread;
+    for (int i = 0; i < 6; i++)
+        if (pthread_create(&thread, NULL, read_on, NULL) != 0)
+            return 0;
+    return 1;
+}
+
+static sigjmp_buf place;
+
+static void leave_handler(int signal)
+{
+    siglongjmp(place, signal);
+}
+
+/* Leaves syncs by a jump out of a handler. */
+static int jump(void)
+{
+    static volatile int jumps;
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    signal(SIGALRM, leave_handler);
+    setitimer(ITIMER_REAL, &often, NULL);
+    sigsetjmp(place, 1);
+    while (jumps++ < 100)
+        for (;;) {
+            map[0]++;
+            msync(map, size, MS_SYNC);
+        }
+    signal(SIGALRM, SIG_IGN);
+    return 1;
 }
 
 static void *store_on(void *unused)
@@ -294,6 +337,10 @@ static int step(const char *word)
                 return 0;
         return 1;
     }
+    if (strcmp(word, "readers") == 0)
+        return read_beside();
+    if (strcmp(word, "jumps") == 0)
+        return jump();
     if (strcmp(word, "store-on") == 0)
         return pthread_create(&(pthread_t){0}, NULL, store_on, NULL) == 0;
     if (strcmp(word, "dontneed") == 0)
