@@ -44,6 +44,8 @@ WITHIN(pwrite64, pwrite, ssize_t, (int fd, const void *from, size_t n, off_t off
        offset)
 WITHIN(pthread_sigmask, pthread_sigmask, int, (int how, const sigset_t *set, sigset_t *old), how,
        set, old)
+WITHIN(sigaction, sigaction, int,
+       (int signal, const struct sigaction *action, struct sigaction *old), signal, action, old)
 WITHIN(close, close, int, (int fd), fd)
 WITHIN(lseek64, lseek, off_t, (int fd, off_t offset, int whence), fd, offset, whence)
 WITHIN(fstat64, fstat, int, (int fd, struct stat *st), fd, st)

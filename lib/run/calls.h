@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -84,7 +85,16 @@
     X(__fxstatat, int, (int version, int folder, const char *path, struct stat *st, int flags))    \
     X(sigprocmask, int, (int how, const sigset_t *set, sigset_t *old))                             \
     X(pthread_sigmask, int, (int how, const sigset_t *set, sigset_t *old))                         \
+    X(sigaction, int, (int signal, const struct sigaction *action, struct sigaction *old))         \
     X(_exit, void, (int status))                                                                   \
+    X(posix_spawn, int,                                                                            \
+      (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,                   \
+       const posix_spawnattr_t *attributes, char *const *words, char *const *environment))         \
+    X(posix_spawnp, int,                                                                           \
+      (pid_t * pid, const char *file, const posix_spawn_file_actions_t *actions,                   \
+       const posix_spawnattr_t *attributes, char *const *words, char *const *environment))         \
+    X(system, int, (const char *command))                                                          \
+    X(popen, FILE *, (const char *command, const char *mode))                                      \
     X(execve, int, (const char *path, char *const *words, char *const *environment))               \
     X(execvpe, int, (const char *file, char *const *words, char *const *environment))              \
     X(fexecve, int, (int fd, char *const *words, char *const *environment))                        \

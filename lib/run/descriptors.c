@@ -359,11 +359,26 @@ int call_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags,
 
 /* ---- closing ---- */
 
+/* Returns whether the file has a lock which ends when this descriptor is closed. */
+static bool has_lock(int fd)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof(text), "/proc/self/fdinfo/%d", fd);
+    const int info = REAL(open)(text, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = info < 0 ? 0 : read(info, text, sizeof(text) - 1);
+    text[n < 0 ? 0 : n] = 0;
+    if (info >= 0)
+        REAL(close)(info);
+    return strstr(text, "\nlock:");
+}
+
 /* Before a descriptor is closed: a file that is not mapped any more is not served any more. */
 static void leave(int fd)
 {
     struct served *s = served_enter_of(fd);
     const bool is_last = s && !s->count;
+    if (s && !is_last && served_is_here() && has_lock(fd))
+        (void)served_commit_file(s);
     if (s)
         served_leave();
     if (!is_last || !served_is_here() || !served_enter(SERVED_TO_CHANGE))

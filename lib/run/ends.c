@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ways in which a process ends or becomes another program, but for exit(3), which needs no wrapper: what was stored is committed before.
+ * The ways in which a process ends, becomes another program or starts one, but for exit(3) and fork(2), which need no wrapper: what was stored
+ * is committed before.
  */
 #include "lib/run/calls.h"
 #include "lib/run/served.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -18,6 +20,54 @@ void call__exit(int status)
     __builtin_unreachable();
 }
 CALL_ALIAS(_exit, _Exit);
+
+int call_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                     const posix_spawnattr_t *attributes, char *const *words,
+                     char *const *environment)
+{
+    served_end();
+    return REAL(posix_spawn)(pid, path, actions, attributes, words, environment);
+}
+
+int call_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                      const posix_spawnattr_t *attributes, char *const *words,
+                      char *const *environment)
+{
+    served_end();
+    return REAL(posix_spawnp)(pid, file, actions, attributes, words, environment);
+}
+
+int call_system(const char *command)
+{
+    served_end();
+    return REAL(system)(command);
+}
+
+FILE *call_popen(const char *command, const char *mode)
+{
+    served_end();
+    return REAL(popen)(command, mode);
+}
+
+/* It returns twice to its caller, so libc's has to find the caller's return address where that put it. */
+void *ends_before_vfork(void) __attribute__((used));
+void *ends_before_vfork(void)
+{
+    served_end();
+    return dlsym(RTLD_NEXT, "vfork");
+}
+__asm__(".globl vfork\n"
+        ".type vfork, @function\n"
+        "vfork:\n"
+        ".cfi_startproc\n"
+        "    subq $8, %rsp\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "    call ends_before_vfork\n"
+        "    addq $8, %rsp\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "    jmp *%rax\n"
+        ".cfi_endproc\n"
+        ".size vfork, . - vfork\n");
 
 int call_execve(const char *path, char *const *words, char *const *environment)
 {

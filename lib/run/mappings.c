@@ -274,3 +274,14 @@ int call_pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
     sigset_t other;
     return REAL(pthread_sigmask)(how, without_faults(how, set, &other), old);
 }
+
+/* In handlers, too, which programs like to run with all signals blocked. */
+int call_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    struct sigaction other;
+    if (action) {
+        other = *action;
+        sigdelset(&other.sa_mask, SIGSEGV);
+    }
+    return REAL(sigaction)(signal, action ? &other : NULL, old);
+}

@@ -176,11 +176,13 @@ class Run(unittest.TestCase):
         self.run_it('b', 'dontneed', 'sendfile')
 
     def test_processes_with_a_lock_see_each_others_stores(self):
-        self.fill(bytes(1))
-        command = [ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'add']
-        programs = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
-        self.assertEqual([p.wait() for p in programs], [0, 0, 0])
-        self.assertEqual(int.from_bytes(self.content()[:8], 'little'), 600)
+        for step in 'add', 'add-and-close':
+            with self.subTest(step):
+                self.fill(bytes(1))
+                command = [ATO, 'run', '--path', self.dir, SUBJECT, self.file, step]
+                programs = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
+                self.assertEqual([p.wait() for p in programs], [0, 0, 0])
+                self.assertEqual(int.from_bytes(self.content()[:8], 'little'), 600)
 
     def test_threads_store_while_one_syncs(self):
         got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'threads')
@@ -195,6 +197,9 @@ class Run(unittest.TestCase):
 
     def test_threads_that_read_do_not_keep_a_fork_waiting(self):
         self.run_it('b', 'readers', 'fork')
+
+    def test_a_handler_may_store_while_a_thread_syncs(self):
+        self.run_it('handlers')
 
     def test_a_handler_may_jump_out_of_a_sync(self):
         self.assertEqual(self.run_it('jumps', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')

@@ -156,12 +156,39 @@ static void *read_on(void *none)
     return none;
 }
 
+static void *sync_for_ever(void *none)
+{
+    while (msync(map, size, MS_SYNC) == 0)
+        ;
+    return none;
+}
+
 static int read_beside(void)
 {
     pthread_t thread;
     for (int i = 0; i < 6; i++)
         if (pthread_create(&thread, NULL, read_on, NULL) != 0)
             return 0;
+    return 1;
+}
+
+static void store_a(int signal)
+{
+    (void)signal;
+    memset(map, 'a', size);
+}
+
+/* Stores in a handler, with all signals blocked, while another thread syncs. */
+static int store_in_handlers(void)
+{
+    pthread_t thread;
+    struct sigaction action = {.sa_handler = store_a};
+    sigfillset(&action.sa_mask);
+    sigaction(SIGUSR1, &action, NULL);
+    if (pthread_create(&thread, NULL, sync_for_ever, NULL) != 0)
+        return 0;
+    for (int i = 0; i < 20000; i++)
+        raise(SIGUSR1);
     return 1;
 }
 
@@ -337,8 +364,18 @@ static int step(const char *word)
                 return 0;
         return 1;
     }
+    if (strcmp(word, "add-and-close") == 0) { /* the same: the lock ends with its descriptor */
+        for (int i = 0; i < 200; i++) {
+            const int lock = open(path, O_RDWR);
+            if (flock(lock, LOCK_EX) < 0 || !++*(uint64_t *)map || close(lock) < 0)
+                return 0;
+        }
+        return 1;
+    }
     if (strcmp(word, "readers") == 0)
         return read_beside();
+    if (strcmp(word, "handlers") == 0)
+        return store_in_handlers();
     if (strcmp(word, "jumps") == 0)
         return jump();
     if (strcmp(word, "store-on") == 0)
