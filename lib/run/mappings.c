@@ -131,7 +131,10 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
     if (!s) {
         s = served_make(fd, device, sx.stx_ino, path, to);
         if (!s)
-            return refuse(path, unserved, ato_errormsg());
+            return refuse(path, unserved,
+                          errno == EMFILE ? "half of the descriptors that the process may have are "
+                                            "in use (ulimit -n)"
+                                          : ato_errormsg());
         record_database(device, sx.stx_ino, path);
     }
     if (to > s->reach)

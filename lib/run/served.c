@@ -243,9 +243,16 @@ static int open_again(int fd)
 struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, uint64_t end)
 {
     struct served *s = calloc(1, sizeof(*s) + strlen(path) + 1);
+    struct rlimit limit;
     struct statx sx;
     if (!s)
         return NULL;
+    /* Libato needs some for each file, and more in commits: half of them are left to the program. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd >= limit.rlim_cur / 2) {
+        free(s);
+        errno = EMFILE;
+        return NULL;
+    }
     strcpy(s->path, path);
     s->device = device;
     s->inode = inode;
@@ -417,7 +424,14 @@ int served_resize(struct served *s, uint64_t size)
         errno = EFBIG;
         return -1;
     }
-    return ato_ftruncate(s->base, (off_t)size);
+    const off_t old = ato_size(s->base);
+    const int r = ato_ftruncate(s->base, (off_t)size);
+    /* What was stored there before the file was cut would be seen again. */
+    if (r == 0 && old >= 0 && (uint64_t)old < size && old % 4096) {
+        const size_t page = 4096 - (size_t)old % 4096, n = size - (uint64_t)old;
+        memset(s->base + old, 0, n < page ? n : page);
+    }
+    return r;
 }
 
 /* ---- fork and exit ---- */

@@ -163,6 +163,8 @@ class Run(unittest.TestCase):
             self.fill(b'a')
             self.assertEqual(self.run_it('b', how, 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
         self.fill(b'a')
+        self.assertEqual(self.run_it('b', 'cut-and-grow', 'msync', 'a', 'kill', status=KILLED), 16 * chr(0))
+        self.fill(b'a')
         self.assertEqual(self.run_it('allocate', 'map-again', 'b', 'msync', 'a', 'kill', status=KILLED), 32 * 'b')
 
     def test_reads_and_writes_agree_with_the_mapping(self):
@@ -232,6 +234,12 @@ class Run(unittest.TestCase):
         done = self.say(ATO, 'run', '--path', self.dir, '--require', SUBJECT, self.file, 'b')
         self.assertEqual((done[0], self.pages()), (123, 16 * 'a'))
         self.assertIn(f'ato run: {self.file} is not mapped without libato: ', done[1])
+
+    def test_half_of_the_descriptors_are_left_to_the_program(self):
+        limit = 'ulimit -n 10 && exec 5< /dev/null && exec "$@"'
+        done = self.say('bash', '-c', limit, 'sh', ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'b')
+        self.assertEqual((done[0], self.pages()), (0, 16 * 'b'))
+        self.assertIn('half of the descriptors', done[1])
 
     def test_a_static_program_is_not_started_if_it_is_required(self):
         if not STATIC:
