@@ -304,12 +304,6 @@ static uint64_t stage(const struct mapping *m, struct held_page *at, uint64_t si
         if (memcmp(is + from, was + from, left - from) == 0)
             mask &= ~(1ull << slice);
     }
-    now = file_o(f, at->page);
-    if (mask && was != now) { /* others may have stored to other words of these slices */
-        if (is != own)
-            is = memcpy(own, is, PAGE_BYTES);
-        follow(own, was, now);
-    }
     if (mask)
         at->pending = store_mask(at, is, mask);
     return bitmap_count(mask) * SLICE_BYTES;

@@ -186,9 +186,6 @@ class Run(unittest.TestCase):
                 self.assertEqual([p.wait() for p in programs], [0, 0, 0])
                 self.assertEqual(int.from_bytes(self.content()[:8], 'little'), 600)
 
-    def test_processes_store_to_words_of_one_slice(self):
-        self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'both'), (0, ''))
-
     def test_threads_store_while_one_syncs(self):
         got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'threads')
         self.assertEqual((got, err), (0, ''))

@@ -192,27 +192,6 @@ static int store_in_handlers(void)
     return 1;
 }
 
-/* Two processes store to words beside each other, and each commits after the other has stored. */
-static int store_in_both(void)
-{
-    int up[2], down[2];
-    char byte;
-    uint64_t *words = (uint64_t *)map;
-    if (pipe(up) < 0 || pipe(down) < 0)
-        return 0;
-    const pid_t child = fork();
-    if (child == 0) {
-        words[1] = 1;
-        close(down[1]);
-        _exit(write(up[1], "x", 1) != 1 || read(down[0], &byte, 1) != 0);
-    }
-    const int good = read(up[0], &byte, 1) == 1;
-    words[0] = 1;
-    msync(map, PAGE, MS_SYNC);
-    close(down[1]);
-    return good && wait_for(child) && words[0] == 1 && words[1] == 1;
-}
-
 static sigjmp_buf place;
 
 static void leave_handler(int signal)
@@ -401,8 +380,6 @@ static int step(const char *word)
         return read_beside();
     if (strcmp(word, "handlers") == 0)
         return store_in_handlers();
-    if (strcmp(word, "both") == 0)
-        return store_in_both();
     if (strcmp(word, "jumps") == 0)
         return jump();
     if (strcmp(word, "store-on") == 0)
