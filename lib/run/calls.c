@@ -46,7 +46,6 @@ WITHIN(pthread_sigmask, pthread_sigmask, int, (int how, const sigset_t *set, sig
        set, old)
 WITHIN(sigaction, sigaction, int,
        (int signal, const struct sigaction *action, struct sigaction *old), signal, action, old)
-WITHIN(close, close, int, (int fd), fd)
 WITHIN(lseek64, lseek, off_t, (int fd, off_t offset, int whence), fd, offset, whence)
 WITHIN(fstat64, fstat, int, (int fd, struct stat *st), fd, st)
 WITHIN(stat64, stat, int, (const char *path, struct stat *st), path, st)
@@ -56,6 +55,26 @@ WITHIN(statx, statx, int,
        (int folder, const char *path, int flags, unsigned mask, struct statx *st), folder, path,
        flags, mask, st)
 WITHIN(shm_open, shm_open, int, (const char *name, int flags, mode_t mode), name, flags, mode)
+
+static bool own[CALLS_OWN_MOST];
+
+bool calls_is_own(int fd)
+{
+    return fd >= 0 && fd < CALLS_OWN_MOST && __atomic_load_n(&own[fd], __ATOMIC_RELAXED);
+}
+
+static int keep(int fd, bool is_own)
+{
+    if (fd >= 0 && fd < CALLS_OWN_MOST)
+        __atomic_store_n(&own[fd], is_own, __ATOMIC_RELAXED);
+    return fd;
+}
+
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+    return REAL(close)(keep(fd, false));
+}
 
 bool calls_keep_addresses;
 
@@ -75,7 +94,7 @@ int __wrap_open64(const char *path, int flags, ...)
     va_start(rest, flags);
     const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return REAL(open)(path, flags, mode);
+    return keep(REAL(open)(path, flags, mode), true);
 }
 
 int __wrap_openat64(int folder, const char *path, int flags, ...);
@@ -85,7 +104,14 @@ int __wrap_openat64(int folder, const char *path, int flags, ...)
     va_start(rest, flags);
     const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return REAL(openat)(folder, path, flags, mode);
+    return keep(REAL(openat)(folder, path, flags, mode), true);
+}
+
+int __real_shm_open(const char *name, int flags, mode_t mode);
+int __wrap_shm_open(const char *name, int flags, mode_t mode);
+int __wrap_shm_open(const char *name, int flags, mode_t mode)
+{
+    return keep(__real_shm_open(name, flags, mode), true);
 }
 
 int __wrap_fcntl64(int fd, int command, ...);
@@ -95,7 +121,8 @@ int __wrap_fcntl64(int fd, int command, ...)
     va_start(rest, command);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    return REAL(fcntl)(fd, command, argument);
+    const int r = REAL(fcntl)(fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? keep(r, true) : r;
 }
 
 void *__wrap_mremap(void *at, size_t old, size_t n, int flags, ...);

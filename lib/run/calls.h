@@ -69,6 +69,7 @@
     X(recvmmsg, int,                                                                               \
       (int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *patience))        \
     X(close, int, (int fd))                                                                        \
+    X(close_range, int, (unsigned from, unsigned to, int flags))                                   \
     X(fclose, int, (FILE * stream))                                                                \
     X(flock, int, (int fd, int operation))                                                         \
     X(fcntl, int, (int fd, int command, ...))                                                      \
@@ -122,6 +123,10 @@ extern void *calls_real[CALL_COUNT];
 
 /* Looks up the function. Never NULL: it ends the process if there is none, which only a libc without it can cause. */
 void *calls_find(enum call call);
+
+/* Returns whether the descriptor was opened by a source within this library. Programs close all that they do not know. */
+enum { CALLS_OWN_MOST = 1 << 16 }; /* from this number on none is known */
+bool calls_is_own(int fd);
 
 /* From now on what libato unmaps becomes memory of the process: a thread that still stores there does not fault. */
 extern bool calls_keep_addresses;

@@ -391,8 +391,31 @@ static void leave(int fd)
 
 int call_close(int fd)
 {
+    if (calls_is_own(fd)) {
+        errno = EBADF; /* the program has not opened it */
+        return -1;
+    }
     leave(fd);
     return REAL(close)(fd);
+}
+
+int call_close_range(unsigned from, unsigned to, int flags)
+{
+    int r = 0;
+    if (from > to)
+        return REAL(close_range)(from, to, flags); /* EINVAL */
+    for (unsigned at = from; at <= to && at < CALLS_OWN_MOST && r == 0; at++)
+        if (calls_is_own((int)at)) {
+            r = at > from ? REAL(close_range)(from, at - 1, flags) : 0;
+            from = at + 1;
+        }
+    return r < 0 || from > to ? r : REAL(close_range)(from, to, flags);
+}
+
+EXPORTED void call_closefrom(int from) __asm__("closefrom");
+void call_closefrom(int from)
+{
+    (void)call_close_range(from < 0 ? 0 : (unsigned)from, ~0u, 0);
 }
 
 int call_fclose(FILE *stream)

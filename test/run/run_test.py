@@ -137,6 +137,9 @@ class Run(unittest.TestCase):
         self.assertIn(f'ato run: {self.file} is not as its last sync left it, and cannot be written to: ', self.say(*command)[1])
         self.assertEqual(self.run_it('recovered', 'cat'), 16 * 'b') # in use, it is as it should be
 
+    def test_a_daemon_may_close_all_descriptors(self):
+        self.assertEqual(self.run_it('close-all', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+
     def test_an_end_commits(self):
         for end in 'return', '_exit', 'quick_exit', 'exec', 'exec-path', 'munmap':
             with self.subTest(end):
