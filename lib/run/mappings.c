@@ -68,6 +68,8 @@ static bool is_of_libato(ino_t inode)
     DIR *all = opendir("/proc/self/fd");
     (void)snprintf(manifest, sizeof(manifest), "/%ju.manifest", (uintmax_t)inode);
     for (const struct dirent *e; all && !found && (e = readdir(all));) {
+        if (calls_is_own(atoi(e->d_name)))
+            continue;
         const ssize_t n = readlinkat(dirfd(all), e->d_name, link, sizeof(link) - 1);
         link[n < 0 ? 0 : n] = 0;
         found = ends_with(link, manifest);

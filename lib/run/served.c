@@ -339,12 +339,15 @@ bool served_has_descriptor(dev_t device, ino_t inode, int besides)
     DIR *descriptors = opendir("/proc/self/fd");
     if (!descriptors)
         served_note_any();
-    for (const struct dirent *e; descriptors && (e = readdir(descriptors));)
-        if (atoi(e->d_name) != besides && fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 &&
-            st.st_ino == inode && st.st_dev == device) {
-            mark(atoi(e->d_name), true);
+    for (const struct dirent *e; descriptors && (e = readdir(descriptors));) {
+        const int n = atoi(e->d_name);
+        if (n != besides && !calls_is_own(n) &&
+            fstatat(dirfd(descriptors), e->d_name, &st, 0) == 0 && st.st_ino == inode &&
+            st.st_dev == device) {
+            mark(n, true);
             found = true;
         }
+    }
     if (descriptors)
         closedir(descriptors);
     return found;
