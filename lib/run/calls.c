@@ -54,7 +54,6 @@ WITHIN(fstatat64, fstatat, int, (int folder, const char *path, struct stat *st, 
 WITHIN(statx, statx, int,
        (int folder, const char *path, int flags, unsigned mask, struct statx *st), folder, path,
        flags, mask, st)
-WITHIN(shm_open, shm_open, int, (const char *name, int flags, mode_t mode), name, flags, mode)
 
 static bool own[CALLS_OWN_MOST];
 
@@ -107,11 +106,10 @@ int __wrap_openat64(int folder, const char *path, int flags, ...)
     return keep(REAL(openat)(folder, path, flags, mode), true);
 }
 
-int __real_shm_open(const char *name, int flags, mode_t mode);
 int __wrap_shm_open(const char *name, int flags, mode_t mode);
 int __wrap_shm_open(const char *name, int flags, mode_t mode)
 {
-    return keep(__real_shm_open(name, flags, mode), true);
+    return keep(REAL(shm_open)(name, flags, mode), true);
 }
 
 int __wrap_fcntl64(int fd, int command, ...);

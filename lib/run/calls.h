@@ -86,7 +86,10 @@
     X(__fxstatat, int, (int version, int folder, const char *path, struct stat *st, int flags))    \
     X(sigprocmask, int, (int how, const sigset_t *set, sigset_t *old))                             \
     X(pthread_sigmask, int, (int how, const sigset_t *set, sigset_t *old))                         \
+    X(sigsuspend, int, (const sigset_t *set))                                                      \
     X(sigaction, int, (int signal, const struct sigaction *action, struct sigaction *old))         \
+    X(signal, sighandler_t, (int signal, sighandler_t handler))                                    \
+    X(__sysv_signal, sighandler_t, (int signal, sighandler_t handler))                             \
     X(_exit, void, (int status))                                                                   \
     X(posix_spawn, int,                                                                            \
       (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,                   \

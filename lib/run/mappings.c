@@ -255,38 +255,3 @@ int call_madvise(void *at, size_t n, int advice)
         }
     return REAL(madvise)(at, n, advice);
 }
-
-/* ---- signals ---- */
-
-/* A thread that stores while another one commits waits in a handler of SIGSEGV. Where that is blocked, the kernel ends the process. */
-static const sigset_t *without_faults(int how, const sigset_t *set, sigset_t *other)
-{
-    if (!set || how == SIG_UNBLOCK || !sigismember(set, SIGSEGV))
-        return set;
-    *other = *set;
-    sigdelset(other, SIGSEGV);
-    return other;
-}
-
-int call_sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-    sigset_t other;
-    return REAL(sigprocmask)(how, without_faults(how, set, &other), old);
-}
-
-int call_pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-    sigset_t other;
-    return REAL(pthread_sigmask)(how, without_faults(how, set, &other), old);
-}
-
-/* In handlers, too, which programs like to run with all signals blocked. */
-int call_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
-{
-    struct sigaction other;
-    if (action) {
-        other = *action;
-        sigdelset(&other.sa_mask, SIGSEGV);
-    }
-    return REAL(sigaction)(signal, action ? &other : NULL, old);
-}

@@ -7,6 +7,7 @@
 #include "lib/run/served.h"
 
 #include "lib/file/table.h"
+#include "reflection/media/fault.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,8 +26,7 @@ static size_t sum(const struct iovec *v, int count)
     return n;
 }
 
-/* Moves n bytes between v and the view. */
-static void move(char *at, const struct iovec *v, size_t n, bool is_write)
+static void __attribute__((noinline)) copy(char *at, const struct iovec *v, size_t n, bool is_write)
 {
     for (; n; v++) {
         const size_t part = v->iov_len < n ? v->iov_len : n;
@@ -37,6 +37,19 @@ static void move(char *at, const struct iovec *v, size_t n, bool is_write)
         at += part;
         n -= part;
     }
+}
+
+/* Moves n bytes between v and the view. Returns false if an address of v is bad; bytes before it may have been moved. */
+static bool move(char *at, const struct iovec *v, size_t n, bool is_write)
+{
+    sigjmp_buf bad;
+    const bool is_good = sigsetjmp(bad, 0) == 0;
+    if (is_good) {
+        fault_exit = &bad;
+        copy(at, v, n, is_write);
+    }
+    fault_exit = NULL;
+    return is_good;
 }
 
 /* Returns the bytes that were moved; -1 with errno. Errors of the arguments are found by the call itself with no bytes. */
@@ -70,7 +83,12 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
         goto end;
     if (!is_write)
         n = at >= size ? 0 : (off_t)n > size - at ? (size_t)(size - at) : n;
-    move(s->base + at, v, n, is_write);
+    if (!move(s->base + at, v, n, is_write)) {
+        if (is_write && at + (off_t)n > size)
+            (void)served_resize(s, (uint64_t)size);
+        errno = EFAULT;
+        goto end;
+    }
     if (moves)
         (void)REAL(lseek)(fd, at + (off_t)n, SEEK_SET);
     r = (ssize_t)n;

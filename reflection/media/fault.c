@@ -158,15 +158,42 @@ void fault_poisons(struct fault_target *t, uint32_t *poisoned, bool read_only)
 
 /* ---- the handler ---- */
 
-/* Of SIGBUS and SIGSEGV: what the program had before. It changes no more when the handler is installed, except for SA_RESETHAND. */
+/* Of SIGBUS and SIGSEGV: what the program has. That is actions[changes % 2]: the handler may run while the other one is changed. */
 static struct handler {
-    struct sigaction before;
+    struct sigaction actions[2];
+    unsigned changes;
     bool is_installed;
 } on_bus, on_segv;
+
+_Thread_local sigjmp_buf *fault_exit;
 
 static struct handler *handler_of(int signal)
 {
     return signal == SIGBUS ? &on_bus : &on_segv;
+}
+
+/* With the lock. */
+static void set_action(struct handler *h, const struct sigaction *action)
+{
+    const unsigned n = h->changes + 1;
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* after the last change: action_of() */
+    h->actions[n % 2] = *action;
+    __atomic_store_n(&h->changes, n, __ATOMIC_RELEASE);
+}
+
+/* Returns the action, which becomes SIG_DFL if it is for one time. */
+static struct sigaction action_of(struct handler *h)
+{
+    struct sigaction action;
+    unsigned n;
+    do {
+        n = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
+        action = h->actions[n % 2];
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    } while (__atomic_load_n(&h->changes, __ATOMIC_RELAXED) != n);
+    if (action.sa_flags & SA_RESETHAND)
+        __atomic_store_n(&h->actions[n % 2].sa_handler, SIG_DFL, __ATOMIC_RELAXED);
+    return action;
 }
 
 /* The file is poisoned first: a thread that reads zeros from the new page sees `poisoned` after that. One page at a time, also where
@@ -191,10 +218,7 @@ static bool handle(void *address)
 /* Does what the kernel would do without the handler. `repeats`: the access is made again when the handler returns. */
 static void pass_on(int signal, siginfo_t *info, void *context, bool repeats)
 {
-    struct sigaction *before = &handler_of(signal)->before;
-    const struct sigaction action = *before;
-    if (action.sa_flags & SA_RESETHAND)
-        *before = (struct sigaction){.sa_handler = SIG_DFL};
+    const struct sigaction action = action_of(handler_of(signal));
     if (action.sa_handler == SIG_IGN && !repeats)
         return;
     if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
@@ -261,6 +285,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     const bool done =
         repeats &&
         (signal == SIGSEGV ? waits(info) : info->si_code != BUS_ADRALN && handle(info->si_addr));
+    if (!done && repeats && fault_exit)
+        siglongjmp(*fault_exit, 1);
     if (!done)
         pass_on(signal, info, context, repeats);
 }
@@ -268,15 +294,40 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 static void install(int signal)
 {
     struct handler *h = handler_of(signal);
-    struct sigaction own = {.sa_sigaction = on_fault};
+    struct sigaction own = {.sa_sigaction = on_fault}, before;
     pthread_mutex_lock(&fault_lock);
-    if (!h->is_installed && sigaction(signal, NULL, &h->before) == 0) {
+    if (!h->is_installed && sigaction(signal, NULL, &before) == 0) {
+        set_action(h, &before); /* before a fault can ask for it */
         /* SA_NODEFER: poison() may fault. SA_ONSTACK: a thread with an alternate stack may have no room on the other one. */
         sigemptyset(&own.sa_mask);
-        own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (h->before.sa_flags & SA_RESTART);
-        h->is_installed = sigaction(signal, &own, &h->before) == 0;
+        own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (before.sa_flags & SA_RESTART);
+        h->is_installed = sigaction(signal, &own, &before) == 0;
+        if (h->is_installed)
+            set_action(h, &before);
     }
     pthread_mutex_unlock(&fault_lock);
+}
+
+int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    struct handler *h = handler_of(signal);
+    sigset_t all, masked;
+    int r = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &masked); /* handlers may ask for the lock, too */
+    pthread_mutex_lock(&fault_lock);
+    const struct sigaction was = h->actions[h->changes % 2];
+    if (!h->is_installed)
+        r = sigaction(signal, action, old);
+    else {
+        if (action)
+            set_action(h, action);
+        if (old)
+            *old = was;
+    }
+    pthread_mutex_unlock(&fault_lock);
+    pthread_sigmask(SIG_SETMASK, &masked, NULL);
+    return r;
 }
 
 void fault_install(void)

@@ -14,7 +14,7 @@
  *
  * Only faults in views that are noted here are handled: those of the library itself, in which a program has no address, and
  * those of ATO_PLAIN and ato_shared(), where a program's own load gets the zeros. All others, and a SIGBUS that a process sends, go to the action that the program had before. An action
- * that the program sets later replaces the handler. A thread that blocks SIGBUS dies of a fault: so the kernel has it.
+ * that the program sets later replaces the handler, unless it is set by fault_sigaction(). A thread that blocks SIGBUS dies of a fault: so the kernel has it.
  *
  * The handler takes no lock; it reads the ranges while other threads change them.
  */
@@ -22,6 +22,8 @@
 #define ATO_REFLECTION_MEDIA_FAULT_H
 
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +38,13 @@ struct fault_target {
 
 /* Installs the handler, unless it is installed. */
 void fault_install(void);
+
+/* As sigaction(2) of SIGBUS or SIGSEGV, as if the library had no handler: if it has one, that stays, and passes on to this action. */
+int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
+
+/* Where this thread goes on, by siglongjmp(3), after a fault that the library would pass on; NULL: it is passed on. The mask of signals is
+ * as at the fault. */
+extern _Thread_local __attribute__((tls_model("initial-exec"))) sigjmp_buf *fault_exit;
 
 /* Notes a view, of whole pages. `target` stays where it is as long as the view is noted. If there are too many views, a fault in this
  * one is handled as any other one. */

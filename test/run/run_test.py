@@ -140,6 +140,9 @@ class Run(unittest.TestCase):
     def test_a_daemon_may_close_all_descriptors(self):
         self.assertEqual(self.run_it('close-all', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
 
+    def test_programs_that_are_started_find_what_was_stored(self):
+        self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'programs'), (0, ''))
+
     def test_an_end_commits(self):
         for end in 'return', '_exit', 'quick_exit', 'exec', 'exec-path', 'munmap':
             with self.subTest(end):
@@ -195,6 +198,16 @@ class Run(unittest.TestCase):
         content = self.content()
         self.assertEqual({content[at:at + 8] for at in range(0, SIZE, 4096)}, {content[:8]})
 
+    def test_a_handler_of_faults_gets_those_of_the_program_only(self):
+        got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'fault-handler', 'store-handler', 'fault')
+        self.assertEqual((got, err), (0, ''))
+
+    def test_a_handler_that_blocks_all_signals_may_store_while_a_thread_syncs(self):
+        self.assertEqual(self.run_it('store-handler'), 16 * 'b')
+
+    def test_a_bad_pointer_is_an_error_of_reads_and_writes(self):
+        self.assertEqual(self.run_it('bad-pointers', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+
     def test_threads_may_store_while_the_process_ends(self):
         for end in ['return'] + 9 * ['_exit']:
             self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'store-on', end), (0, ''))
@@ -202,9 +215,6 @@ class Run(unittest.TestCase):
 
     def test_threads_that_read_do_not_keep_a_fork_waiting(self):
         self.run_it('b', 'readers', 'fork')
-
-    def test_a_handler_may_store_while_a_thread_syncs(self):
-        self.run_it('handlers')
 
     def test_a_handler_may_jump_out_of_a_sync(self):
         self.assertEqual(self.run_it('jumps', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')

@@ -4,10 +4,12 @@
  *
  *     subject FILE WORD...     each WORD is a step; it ends with the number of the first step that found something wrong
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -58,14 +61,43 @@ static long size_by_all(void)
     return a.st_size;
 }
 
-/* Returns what the file itself holds at `at`, past all that is preloaded: by another process. */
+/* Returns whether the file itself holds a 'b' at `at`, by system calls that the preloaded library does not see. */
 static int outside(long at)
 {
+    char byte = 0;
+    const int own = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY);
+    const int good = own >= 0 && syscall(SYS_pread64, own, &byte, 1, at) == 1 && byte == 'b';
+    syscall(SYS_close, own);
+    return good;
+}
+
+/* Programs that are started find what was stored. */
+static int start_programs(void)
+{
     char command[512];
-    (void)snprintf(command, sizeof(command),
-                   "env -u LD_PRELOAD od -An -tx1 -j%ld -N1 '%s' | tr -d ' \\n' | grep -q 62", at,
-                   path);
-    return system(command) == 0;
+    char *words[] = {(char *)"sh", (char *)"-c", command, NULL};
+    pid_t child;
+    (void)snprintf(command, sizeof(command), "exec grep -q '^%c' '%s'", 'b', path);
+    map[0] = 'b';
+    if (system(command) != 0)
+        return 0;
+    map[0] = 'c';
+    command[14] = 'c';
+    if (posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ) != 0 || !wait_for(child))
+        return 0;
+    map[0] = 'd';
+    command[14] = 'd';
+    FILE *program = popen(command, "r");
+    if (!program || pclose(program) != 0)
+        return 0;
+    map[0] = 'e';
+    command[14] = 'e';
+    child = vfork();
+    if (child == 0) {
+        execv("/bin/sh", words);
+        _exit(1);
+    }
+    return wait_for(child);
 }
 
 static int receive_descriptor(void)
@@ -112,6 +144,50 @@ static int get_descriptor(int i)
     }
 }
 
+static char *volatile nowhere = (char *)1;
+static volatile sig_atomic_t faults;
+static sigjmp_buf place;
+
+static void note_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    faults += info->si_addr == nowhere;
+    siglongjmp(place, signal);
+}
+
+/* Sets a handler of SIGSEGV after the file was mapped. */
+static int set_fault_handler(void)
+{
+    struct sigaction own = {.sa_sigaction = note_fault, .sa_flags = SA_SIGINFO}, found;
+    return sigaction(SIGSEGV, &own, NULL) == 0 && sigaction(SIGSEGV, NULL, &found) == 0 &&
+           found.sa_sigaction == note_fault && found.sa_flags & SA_SIGINFO;
+}
+
+/* Returns whether that handler gets a fault of the program, and an action that is set instead is found again. */
+static int fault(void)
+{
+    if (sigsetjmp(place, 1) == 0)
+        *nowhere = 0;
+    return faults == 1 && signal(SIGSEGV, SIG_IGN) != SIG_ERR &&
+           signal(SIGSEGV, SIG_DFL) == SIG_IGN;
+}
+
+static void store_handler(int signal)
+{
+    (void)signal;
+    for (size_t at = 0; at < size; at += PAGE)
+        ++*(volatile char *)(map + at + PAGE - 1);
+}
+
+/* Sets a handler that stores, and blocks all signals meanwhile. */
+static int set_store_handler(void)
+{
+    struct itimerval often = {{0, 300}, {0, 300}};
+    struct sigaction own = {.sa_handler = store_handler, .sa_flags = SA_RESTART};
+    sigfillset(&own.sa_mask);
+    return sigaction(SIGALRM, &own, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0;
+}
+
 /* Syncs again and again until *end is set. */
 static void *sync_on(void *end)
 {
@@ -148,17 +224,27 @@ static int store_beside(void)
     return good && !failed;
 }
 
+/* A thread syncs while the handler of this one stores. */
+static int store_to_be_interrupted(void)
+{
+    static int end;
+    pthread_t other;
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_BLOCK, &all, &before) || pthread_create(&other, NULL, sync_on, &end) ||
+        pthread_sigmask(SIG_SETMASK, &before, NULL))
+        return 0;
+    for (int i = 0; i < 1000; i++)
+        pause();
+    __atomic_store_n(&end, 1, __ATOMIC_RELAXED);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    return pthread_join(other, NULL) == 0 && memset(map, 'b', size) != NULL;
+}
+
 static void *read_on(void *none)
 {
     char byte;
     while (pread(fd, &byte, 1, 0) == 1)
-        ;
-    return none;
-}
-
-static void *sync_for_ever(void *none)
-{
-    while (msync(map, size, MS_SYNC) == 0)
         ;
     return none;
 }
@@ -171,28 +257,6 @@ static int read_beside(void)
             return 0;
     return 1;
 }
-
-static void store_a(int signal)
-{
-    (void)signal;
-    memset(map, 'a', size);
-}
-
-/* Stores in a handler, with all signals blocked, while another thread syncs. */
-static int store_in_handlers(void)
-{
-    pthread_t thread;
-    struct sigaction action = {.sa_handler = store_a};
-    sigfillset(&action.sa_mask);
-    sigaction(SIGUSR1, &action, NULL);
-    if (pthread_create(&thread, NULL, sync_for_ever, NULL) != 0)
-        return 0;
-    for (int i = 0; i < 20000; i++)
-        raise(SIGUSR1);
-    return 1;
-}
-
-static sigjmp_buf place;
 
 static void leave_handler(int signal)
 {
@@ -255,6 +319,8 @@ static int step(const char *word)
         return close(fd) == 0;
     if (strcmp(word, "unlock") == 0) /* others see what was stored */
         return flock(fd, LOCK_EX) == 0 && !outside(0) && flock(fd, LOCK_UN) == 0 && outside(0);
+    if (strcmp(word, "programs") == 0)
+        return start_programs();
     if (strcmp(word, "kill") == 0)
         return raise(SIGKILL);
     if (strcmp(word, "kill-all") == 0) /* `ato run`, too, as when the power fails */
@@ -362,6 +428,16 @@ static int step(const char *word)
     }
     if (strcmp(word, "threads") == 0)
         return store_beside();
+    if (strcmp(word, "fault-handler") == 0)
+        return set_fault_handler();
+    if (strcmp(word, "fault") == 0)
+        return fault();
+    if (strcmp(word, "store-handler") == 0)
+        return set_store_handler() && store_to_be_interrupted();
+    if (strcmp(word, "bad-pointers") == 0)
+        return write(fd, nowhere, PAGE) < 0 && errno == EFAULT && pread(fd, nowhere, PAGE, 0) < 0 &&
+               errno == EFAULT && pwrite(fd, nowhere, 1, (off_t)size) < 0 && errno == EFAULT &&
+               size_by_all() == (long)size && pread(fd, bytes, 1, 0) == 1;
     if (strcmp(word, "add") == 0) { /* what several processes do, each while it has the lock */
         for (int i = 0; i < 200; i++)
             if (flock(fd, LOCK_EX) < 0 || !++*(uint64_t *)map || flock(fd, LOCK_UN) < 0)
@@ -378,8 +454,6 @@ static int step(const char *word)
     }
     if (strcmp(word, "readers") == 0)
         return read_beside();
-    if (strcmp(word, "handlers") == 0)
-        return store_in_handlers();
     if (strcmp(word, "jumps") == 0)
         return jump();
     if (strcmp(word, "close-all") ==
