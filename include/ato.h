@@ -108,7 +108,7 @@ enum ato_format {
  * committed. The mapping needs PROT_WRITE. Not with ATO_EPOCHS.
  *
  *   Others     Other mappings and processes see commits, never stores. A page without stores of this process since its last
- *              commit shows what others commit at once. If two have changed a slice, the later commit counts. Processes that store to
+ *              commit shows what others commit at once. If two have changed a byte, the later commit counts. Processes that store to
  *              the same page at the same time need a lock of their own over stores and ato_msync(): without one a store that comes
  *              in the middle of another process's commit of that page may, rarely, take a slice of that commit back.
  *   Threads    A commit has all that any thread of the process had stored when it began, and nothing later: a thread that stores in its

@@ -264,44 +264,46 @@ static int end(struct stores *s, int r)
 
 /* ---- the commit ---- */
 
-/* Words of `was` become those of what came then, `now`. */
-static void follow(char *is, const char *was, const char *now)
+/* Bytes of a copy that are those of what it was made from, `was`, become those of what came then, `now`. */
+static void follow(char *is, const char *was, const char *now, uint64_t n)
 {
-    for (uint64_t i = 0; i < PAGE_BYTES; i += sizeof(uint64_t))
-        if (memcmp(is + i, was + i, sizeof(uint64_t)) == 0)
-            memcpy(is + i, now + i, sizeof(uint64_t));
+    for (uint64_t i = 0; i < n; i++)
+        is[i] = is[i] == was[i] ? now[i] : is[i];
 }
 
-/* Stores the slices of a held page that differ from what its copy was made from (store_views.h). Returns how many bytes these are. */
+/*
+ * Stores the slices of a held page in which the program has stored (store_views.h). Bytes of them that others have changed since the copy was made,
+ * and the program has not, are those of the others: what two processes keep apart by locks may lie in one slice. Returns how many
+ * bytes it stores.
+ */
 static uint64_t stage(const struct mapping *m, struct held_page *at, uint64_t size)
 {
     struct file *f = at->file;
-    const struct copy_kernel *k = f->persist.kernel;
-    const char *is = page_of(m, at->page), *was, *now;
+    const char *is = page_of(m, at->page), *const o = file_o(f, at->page), *was, *now;
+    /* After a relaxed commit it is not in the file yet. */
+    const char *const newest = f->logged ? at->homes.o : o;
     char own[PAGE_BYTES];
-    const uint64_t left = size - at->page * PAGE_BYTES;
+    const uint64_t left = lesser(size - at->page * PAGE_BYTES, PAGE_BYTES);
     bool is_sure = false;
-    if (left < PAGE_BYTES) { /* behind the end there are zeros */
+    was = undo_private_find(f, at->page, m->view, NULL, &is_sure);
+    if (!was && newest != o) {
+        was = o;
+        is_sure = true;
+    }
+    if (was || left < PAGE_BYTES) {
         memcpy(own, is, left);
-        memset(own + left, 0, PAGE_BYTES - left);
+        memset(own + left, 0, PAGE_BYTES - left); /* behind the end */
         is = own;
     }
-    was = undo_private_find(f, at->page, m->view, NULL, &is_sure);
-    if (was && !is_sure && is != own)
-        is = memcpy(own, is, PAGE_BYTES);
-    while (was && !is_sure) {
-        now = undo_private_find(f, at->page, m->view, was, &is_sure);
-        is_sure |= !now;
-        now = now ? now : file_o(f, at->page);
-        follow(own, was, now);
-        was = now;
+    for (; was; was = now) {
+        now = is_sure ? NULL : undo_private_find(f, at->page, m->view, was, &is_sure);
+        follow(own, was, now ? now : newest, left);
     }
-    was = was ? was : file_o(f, at->page);
-    uint64_t mask = k->differing(was, was, is, 0, UINT64_MAX);
-    if (left < PAGE_BYTES) { /* what was kept may have had other bytes there */
+    uint64_t mask = f->persist.kernel->differing(newest, newest, is, 0, UINT64_MAX);
+    if (left < PAGE_BYTES) { /* the file itself may have other bytes behind the end */
         const uint64_t slice = left / SLICE_BYTES, from = slice * SLICE_BYTES;
         mask &= (2ull << slice) - 1;
-        if (memcmp(is + from, was + from, left - from) == 0)
+        if (memcmp(is + from, newest + from, left - from) == 0)
             mask &= ~(1ull << slice);
     }
     if (mask)

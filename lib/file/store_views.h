@@ -5,12 +5,12 @@
  *
  * When somebody else changes the original meanwhile, a copy differs from it in more than what was stored. So who changes pages of the
  * original looks who has a copy of them, and keeps what they were: from then on that copy is compared with what is kept. After the
- * change it looks again. Of a copy that was made in between its words, of 8 bytes, are those of before, of after, or stored: words of before
- * count as words of after. What its process stored meanwhile counts as stored before the change; and that it puts a word back to what it
+ * change it looks again. Of a copy that was made in between each byte is that of before, of after, or stored: bytes of before
+ * count as bytes of after. What its process stored meanwhile counts as stored before the change; and that it puts a byte back to what it
  * was before is not noticed, until its next commit.
  *
  * Of several changes the first one is what matters; what is kept at the second one tells what came after the first. If a process dies in a
- * change, the one that goes on with it makes one more: words of a copy may be of any of them, up to the first for which it is known that
+ * change, the one that goes on with it makes one more: bytes of a copy may be of any of them, up to the first for which it is known that
  * the copy was there before.
  *
  * A copy that the kernel has begun to make before the change, and has not put into the page tables when the look after it comes, is not

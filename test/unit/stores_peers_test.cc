@@ -137,7 +137,7 @@ TEST_P(StoresOfPeers, InOtherSlicesOfAPageBothCount)
     }
 }
 
-TEST_P(StoresOfPeers, OfASliceTheLaterCommitCounts)
+TEST_P(StoresOfPeers, OfAByteTheLaterCommitCounts)
 {
     const size_t at = 3 * PAGE + 5 * SLICE;
     Process peer(file, plain(), {stores(at, Bytes(30, 7)), commits(), commits(at, Bytes(30, 9))});
@@ -154,7 +154,8 @@ TEST_P(StoresOfPeers, OfASliceTheLaterCommitCounts)
     note(m, at, Bytes(20, 8));
     peer.act();
     ASSERT_EQ(commit(m), 0) << ato_errormsg();
-    // A slice is taken as a whole: these bytes are from before the other one's commit.
+    copy(content, at,
+         Bytes(30, 9)); // also those in the same slice that the other one has not stored to
     copy(content, at, Bytes(20, 8));
     EXPECT_TRUE(m.read() == content);
     EXPECT_TRUE(view(m) == content);
@@ -200,7 +201,6 @@ TEST_P(StoresOfPeers, ToPagesThatOthersCutOffDoNotComeBack)
                     Mapped m(file, plain()), other(file, opt());
                     ASSERT_TRUE(m && other) << m.sentence << other.sentence;
                     store(m, at + 20 * SLICE, Bytes(9, 1));
-                    const Bytes slice(m.base + at + 20 * SLICE, m.base + at + 21 * SLICE);
                     if (kept) {
                         ASSERT_TRUE(put(other, at + 30 * SLICE, Bytes(9, 2))) << other.sentence;
                     }
@@ -216,7 +216,7 @@ TEST_P(StoresOfPeers, ToPagesThatOthersCutOffDoNotComeBack)
                     ASSERT_EQ(commit(m), 0) << ato_errormsg(); // of the growth
                     Bytes now = other.read();
                     if (now.size() == SIZE && now[at + 20 * SLICE] == 1) // stored, and not cut off
-                        copy(content, at + 20 * SLICE, slice);
+                        copy(content, at + 20 * SLICE, Bytes(9, 1));
                     EXPECT_TRUE(now == content);
                     note(m, at + 50 * SLICE, Bytes(9, 4));
                     ASSERT_TRUE(put(other, at + 45 * SLICE, Bytes(9, 5))) << other.sentence;
@@ -313,9 +313,9 @@ class Model
             if (it == copies.end())
                 continue;
             Copy &copy = it->second;
-            for (size_t s = 0; s < PAGE; s += SLICE)
-                if (memcmp(&copy.is[s], &copy.was[s], SLICE) != 0)
-                    memcpy(now(page) + s, &copy.is[s], SLICE);
+            for (size_t i = 0; i < PAGE; i++)
+                if (copy.is[i] != copy.was[i])
+                    now(page)[i] = copy.is[i];
             copies.erase(it);
         }
     }
