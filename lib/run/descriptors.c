@@ -169,7 +169,8 @@ CALL_ALIAS(posix_fallocate, posix_fallocate64);
 /* The length of a file that was made shorter changes when it is unmapped. */
 static void correct(int r, struct stat *st)
 {
-    if (r < 0 || !S_ISREG(st->st_mode) || !served_enter(SERVED_TO_USE))
+    if (r < 0 || !S_ISREG(st->st_mode) || !served_may_be(st->st_ino) ||
+        !served_enter(SERVED_TO_USE))
         return;
     const struct served *s = served_file(st->st_dev, st->st_ino);
     const off_t size = s ? served_size(s) : -1;

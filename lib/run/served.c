@@ -61,8 +61,8 @@ void served_say(enum served_said kind, const char *format, ...)
 
 /* ---- the lock ---- */
 
-/* A handler that ran with the lock held could not sync, nor end the process with a commit, and one that jumps would never give it
- * back. */
+/* Signals wait: a handler that ran with the lock held could not sync, nor end the process with a commit, and one that jumps would never give
+ * the lock back. */
 static void hold_signals(void)
 {
     sigset_t held;
@@ -108,6 +108,14 @@ void served_leave(void)
 
 /* ---- which file? ---- */
 
+static uint64_t
+    inodes; /* bit i: a file with a number of which the remainder is i is served, or was */
+
+bool served_may_be(ino_t inode)
+{
+    return __atomic_load_n(&inodes, __ATOMIC_SEQ_CST) >> inode % 64 & 1;
+}
+
 struct served *served_file(dev_t device, ino_t inode)
 {
     struct served *s = all;
@@ -145,9 +153,14 @@ static void mark(int fd, bool is)
 int served_note(int fd)
 {
     const int error = errno;
-    /* The descriptor is there before the count is read. served_make() counts the file before it looks for descriptors. */
+    struct statx sx;
+    /* The descriptor is there before these are read. served_make() sets them before it looks for descriptors. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (fd < 0 || !__atomic_load_n(&served_count, __ATOMIC_SEQ_CST))
+        return fd;
+    const bool known = statx(fd, "", AT_EMPTY_PATH, STATX_INO, &sx) == 0;
+    errno = error;
+    if (known && !may_be(fd) && !served_may_be(sx.stx_ino))
         return fd;
     mark(fd, true);
     /* With the lock, so that no file becomes served meanwhile. A child of vfork(2) has other descriptors, and this memory. */
@@ -269,6 +282,7 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     }
     s->next = all;
     all = s;
+    __atomic_fetch_or(&inodes, 1ull << inode % 64, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&served_count, 1, __ATOMIC_SEQ_CST);
     (void)served_has_descriptor(device, inode, s->fd); /* which marks them */
     return s;
@@ -444,14 +458,17 @@ static void before_fork(void)
 {
     if (is_inside)
         return;
+    hold_signals();
     pthread_rwlock_wrlock(&lock);
     (void)served_commit_all();
 }
 
 static void in_parent(void)
 {
-    if (!is_inside)
-        pthread_rwlock_unlock(&lock);
+    if (is_inside)
+        return;
+    pthread_rwlock_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, &masked, NULL);
 }
 
 /* libato's views are not inherited: each file is mapped anew, where it was. */
@@ -474,6 +491,8 @@ static void in_child(void)
                    ato_errormsg());
         forget(s);
     }
+    if (!is_inside)
+        pthread_sigmask(SIG_SETMASK, &masked, NULL);
 }
 
 void served_end(void)

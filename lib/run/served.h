@@ -62,6 +62,9 @@ void served_note_any(void); /* it may have got any */
 /* Returns false in a child of vfork(2), which has the memory of its parent. */
 bool served_is_here(void);
 
+/* Returns false if no file with this number is served: found without the lock, and without a system call. */
+bool served_may_be(ino_t inode);
+
 /* Returns the file; NULL: it is not served. */
 struct served *served_of(int fd);
 struct served *served_file(dev_t device, ino_t inode);

@@ -219,6 +219,12 @@ class Run(unittest.TestCase):
     def test_a_handler_may_jump_out_of_a_sync(self):
         self.assertEqual(self.run_it('jumps', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
 
+    def test_a_handler_may_end_the_process_within_a_sync_or_a_fork(self):
+        for word in 10 * ['end-in-sync', 'end-in-fork']:
+            with self.subTest(word):
+                self.fill(b'a')
+                self.assertEqual(self.run_it(word), 16 * 'b')
+
     def test_all_mappings_of_the_process_agree(self):
         self.assertEqual(self.run_it('others-see', 'msync', 'a', 'kill', status=KILLED), 'b' + 15 * 'a')
         self.assertEqual(self.run_it('locked'), 'b' + 15 * 'a')

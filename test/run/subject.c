@@ -10,6 +10,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
+
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,6 +282,29 @@ static int jump(void)
     return 1;
 }
 
+static void end_handler(int signal)
+{
+    (void)signal;
+    memset(map, 'b', size);
+    _exit(0);
+}
+
+/* Stores and ends in a handler, most likely within a sync, or within a fork. */
+static int end_within(bool forks)
+{
+    struct itimerval soon = {{0, 0}, {0, 5000}};
+    signal(SIGALRM, end_handler);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (;;) {
+        map[0]++;
+        const pid_t child = forks ? fork() : 0;
+        if (forks ? child == 0 : msync(map, size, MS_SYNC) < 0)
+            _exit(1);
+        if (forks)
+            waitpid(child, NULL, 0);
+    }
+}
+
 static void *store_on(void *unused)
 {
     for (;;)
@@ -454,6 +479,8 @@ static int step(const char *word)
     }
     if (strcmp(word, "readers") == 0)
         return read_beside();
+    if (strcmp(word, "end-in-sync") == 0 || strcmp(word, "end-in-fork") == 0)
+        return end_within(strcmp(word, "end-in-fork") == 0);
     if (strcmp(word, "jumps") == 0)
         return jump();
     if (strcmp(word, "close-all") ==
