@@ -84,16 +84,16 @@ static int start_programs(void)
     if (system(command) != 0)
         return 0;
     map[0] = 'c';
-    command[14] = 'c';
+    command[15] = 'c';
     if (posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ) != 0 || !wait_for(child))
         return 0;
     map[0] = 'd';
-    command[14] = 'd';
+    command[15] = 'd';
     FILE *program = popen(command, "r");
     if (!program || pclose(program) != 0)
         return 0;
     map[0] = 'e';
-    command[14] = 'e';
+    command[15] = 'e';
     child = vfork();
     if (child == 0) {
         execv("/bin/sh", words);
