@@ -339,8 +339,6 @@ CALL_ALIAS(freopen, freopen64);
 GIVES(shm_open, (const char *name, int flags, mode_t mode), name, flags, mode)
 GIVES(open_by_handle_at, (int mount, struct file_handle *handle, int flags), mount, handle, flags)
 GIVES(dup, (int fd), fd)
-GIVES(dup2, (int fd, int as), fd, as)
-GIVES(dup3, (int fd, int as, int flags), fd, as, flags)
 GIVES(pidfd_getfd, (int process, int fd, unsigned flags), process, fd, flags)
 
 ssize_t call_recvmsg(int fd, struct msghdr *message, int flags)
@@ -405,6 +403,11 @@ int call_close_range(unsigned from, unsigned to, int flags)
     int r = 0;
     if (from > to)
         return REAL(close_range)(from, to, flags); /* EINVAL */
+    if (!(flags & CLOSE_RANGE_CLOEXEC) && __atomic_load_n(&served_count, __ATOMIC_RELAXED) &&
+        served_is_here())
+        for (unsigned at = from; at <= to && at < CALLS_OWN_MOST; at++)
+            if (!calls_is_own((int)at))
+                leave((int)at);
     for (unsigned at = from; at <= to && at < CALLS_OWN_MOST && r == 0; at++)
         if (calls_is_own((int)at)) {
             r = at > from ? REAL(close_range)(from, at - 1, flags) : 0;
@@ -417,6 +420,30 @@ EXPORTED void call_closefrom(int from) __asm__("closefrom");
 void call_closefrom(int from)
 {
     (void)call_close_range(from < 0 ? 0 : (unsigned)from, ~0u, 0);
+}
+
+/* dup2() closes, too. Returns false with errno if the descriptor is one of libato. A child of vfork(2) is about to be another program. */
+static bool may_replace(int fd, int as)
+{
+    if (fd == as || !served_is_here())
+        return true;
+    if (calls_is_own(as)) {
+        served_say(SAID_DESCRIPTOR, "dup2() onto descriptor %d is refused: libato uses it", as);
+        errno = EBUSY;
+        return false;
+    }
+    leave(as);
+    return true;
+}
+
+int call_dup2(int fd, int as)
+{
+    return may_replace(fd, as) ? served_note(REAL(dup2)(fd, as)) : -1;
+}
+
+int call_dup3(int fd, int as, int flags)
+{
+    return may_replace(fd, as) ? served_note(REAL(dup3)(fd, as, flags)) : -1;
 }
 
 int call_fclose(FILE *stream)

@@ -124,6 +124,7 @@ enum served_said {
     SAID_UNMAP,
     SAID_CHILD,
     SAID_RECOVERY,
+    SAID_DESCRIPTOR,
     SAID_COUNT
 };
 void served_say(enum served_said kind, const char *format, ...)

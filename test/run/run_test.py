@@ -69,7 +69,9 @@ class Run(unittest.TestCase):
     def test_an_unmapping_is_no_sync_but_the_close_after_it_is(self):
         self.assertEqual(self.run_it('b', 'munmap-part', 'map-again', 'kill', status=KILLED), 16 * 'a')
         self.assertEqual(self.run_it('b', 'munmap', 'kill', status=KILLED), 16 * 'a')
-        self.assertEqual(self.run_it('b', 'munmap', 'close', 'kill', status=KILLED), 16 * 'b')
+        for close in 'close', 'close-range', 'replace':
+            self.fill(b'a')
+            self.assertEqual(self.run_it('b', 'munmap', close, 'kill', status=KILLED), 16 * 'b')
         self.fill(b'a')
         self.assertEqual(self.run_it('b', 'close', 'munmap', 'kill', status=KILLED), 16 * 'b')
 
@@ -142,6 +144,14 @@ class Run(unittest.TestCase):
 
     def test_programs_that_are_started_find_what_was_stored(self):
         self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'programs'), (0, ''))
+
+    def test_says_that_a_descriptor_of_libato_is_not_replaced(self):
+        got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'replace-all', 'b', 'msync', 'a', 'kill')
+        self.assertEqual((got, self.pages()), (KILLED, 16 * 'b'))
+        self.assertRegex(err, '^ato run: dup2\\(\\) onto descriptor [0-9]+ is refused: libato uses it\n$')
+
+    def test_a_write_behind_the_last_offset_is_an_error(self):
+        self.run_it('overflow')
 
     def test_an_end_commits(self):
         for end in 'return', '_exit', 'quick_exit', 'exec', 'exec-path', 'munmap':

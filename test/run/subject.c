@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -342,6 +343,10 @@ static int step(const char *word)
         return munmap(map + PAGE, PAGE) == 0;
     if (strcmp(word, "close") == 0)
         return close(fd) == 0;
+    if (strcmp(word, "close-range") == 0)
+        return close_range((unsigned)fd, (unsigned)fd, 0) == 0;
+    if (strcmp(word, "replace") == 0)
+        return dup2(STDIN_FILENO, fd) == fd;
     if (strcmp(word, "unlock") == 0) /* others see what was stored */
         return flock(fd, LOCK_EX) == 0 && !outside(0) && flock(fd, LOCK_UN) == 0 && outside(0);
     if (strcmp(word, "programs") == 0)
@@ -490,6 +495,14 @@ static int step(const char *word)
         closefrom(3);
         return close_range(3, ~0u, 0) == 0 && open(path, O_RDONLY) == 3;
     }
+    if (strcmp(word, "replace-all") == 0) {
+        for (int i = 3; i < 64; i++)
+            if (i != fd && dup2(STDIN_FILENO, i) < 0 && errno != EBUSY)
+                return 0;
+        return 1;
+    }
+    if (strcmp(word, "overflow") == 0)
+        return pwrite(fd, "w", 1, LLONG_MAX) < 0 && (errno == EFBIG || errno == EINVAL);
     if (strcmp(word, "store-on") == 0)
         return pthread_create(&(pthread_t){0}, NULL, store_on, NULL) == 0;
     if (strcmp(word, "dontneed") == 0)
