@@ -79,15 +79,15 @@ static bool is_of_libato(ino_t inode)
     return found;
 }
 
-/* Says why a mapping is not one of libato. `sx`: of the file, if it is not served. Returns MAP_FAILED, with --require; else NULL: it
- * becomes an ordinary one. */
-static void *refuse(const char *path, const struct statx *sx, const char *why)
+/* Says why a mapping is not one of libato. `sx`: of the file, if it is not served. With --require, returns MAP_FAILED with the error; else NULL:
+ * it becomes an ordinary one. */
+static void *refuse(const char *path, const struct statx *sx, int error, const char *why)
 {
     if (sx)
         served_refuse(makedev(sx->stx_dev_major, sx->stx_dev_minor), sx->stx_ino);
     served_say(SAID_REFUSED, "%s is %s without libato: %s", path,
                served_is_required ? "not mapped" : "mapped", why);
-    errno = ENOTSUP;
+    errno = error;
     return served_is_required ? MAP_FAILED : NULL;
 }
 
@@ -118,29 +118,26 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
         if (!served_is_wanted(path) || is_of_libato(sx.stx_ino))
             return NULL;
         if (served_is_refused(device, sx.stx_ino))
-            return refuse(path, NULL, "it was refused before");
+            return refuse(path, NULL, ENOTSUP, "it was refused before");
     }
     const char *const known = s ? s->path : path;
     const struct statx *const unserved = s ? NULL : &sx;
     if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
-        return refuse(known, unserved, "the program chooses the address (MAP_FIXED)");
+        return refuse(known, unserved, ENOTSUP, "the program chooses the address (MAP_FIXED)");
     if (flags & MAP_SYNC)
-        return refuse(known, unserved,
+        return refuse(known, unserved, ENOTSUP,
                       "the program makes its stores durable without msync() (MAP_SYNC)");
     if (prot & PROT_EXEC)
-        return refuse(known, unserved, "the mapping is to be executable");
+        return refuse(known, unserved, ENOTSUP, "the mapping is to be executable");
     const uint64_t from = (uint64_t)offset, to = from + whole_pages(n);
     if (!s) {
         s = served_make(fd, device, sx.stx_ino, path, to);
         if (!s)
-            return refuse(path, unserved,
-                          errno == EMFILE ? "half of the descriptors that the process may have are "
-                                            "in use (ulimit -n)"
-                                          : ato_errormsg());
+            return refuse(path, unserved, errno, ato_errormsg());
         record_database(device, sx.stx_ino, path);
     }
     if (to > s->reach)
-        return refuse(s->path, NULL, "it is mapped already, with less room");
+        return refuse(s->path, NULL, ENOTSUP, "it is mapped already, with less room");
     if (!served_add(s, from, to)) {
         errno = ENOMEM;
         return MAP_FAILED;
@@ -161,6 +158,7 @@ void *call_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         n > 1ull << 46 || offset > 1ll << 46)
         return REAL(mmap)(at, n, prot, flags, fd, offset);
     void *p = NULL;
+    const int error = errno;
     if (type == MAP_PRIVATE && served_enter(SERVED_TO_USE)) {
         struct served *s = served_of(fd);
         if (s)
@@ -171,6 +169,8 @@ void *call_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         p = map(n, prot, flags, fd, offset);
         served_leave();
     }
+    if (p != MAP_FAILED)
+        errno = error;
     return p ? p : REAL(mmap)(at, n, prot, flags, fd, offset);
 }
 CALL_ALIAS(mmap, mmap64);

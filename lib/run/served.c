@@ -5,6 +5,8 @@
 #include "lib/run/calls.h"
 #include "lib/sqlite/record.h"
 
+#include "reflection/media/report.h"
+
 #include "ato_engine.h"
 
 #include <dirent.h>
@@ -259,12 +261,12 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     struct rlimit limit;
     struct statx sx;
     if (!s)
-        return NULL;
+        return report_null(ENOMEM, "no memory to map a file");
     /* Libato needs some for each file, and more in commits: half of them are left to the program. */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd >= limit.rlim_cur / 2) {
         free(s);
-        errno = EMFILE;
-        return NULL;
+        return report_null(
+            EMFILE, "half of the descriptors that the process may have are in use (ulimit -n)");
     }
     strcpy(s->path, path);
     s->device = device;
@@ -272,6 +274,8 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     s->fd = open_again(fd);
     const bool known = s->fd >= 0 && statx(s->fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) == 0;
     s->length = known && sx.stx_size > end ? sx.stx_size : end;
+    if (!known)
+        (void)report_errno(errno, "it cannot be opened again");
     pthread_mutex_init(&s->position, NULL);
     /* A descriptor of a file that is refused stays open: closing it would drop the program's locks of fcntl(2). */
     if (!known || !map(s, NULL, most_room(s->length))) {

@@ -265,10 +265,16 @@ class Run(unittest.TestCase):
         self.assertIn(f'ato run: {self.file} is not mapped without libato: ', done[1])
 
     def test_half_of_the_descriptors_are_left_to_the_program(self):
-        limit = 'ulimit -n 10 && exec 5< /dev/null && exec "$@"'
+        limit = 'ulimit -n 14 && exec 3< /dev/null 4<&3 5<&3 6<&3 7<&3 8<&3 9<&3 && exec "$@"'
         done = self.say('bash', '-c', limit, 'sh', ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'b')
         self.assertEqual((done[0], self.pages()), (0, 16 * 'b'))
         self.assertIn('half of the descriptors', done[1])
+
+    def test_says_that_descriptors_ran_out(self):
+        for option, status, how in ([], 0, 'mapped'), (['--require'], 123, 'not mapped'):
+            got, err = self.say(ATO, 'run', '--path', self.dir, *option, SUBJECT, self.file, 'no-descriptors', 'b')
+            self.assertEqual(got, status)
+            self.assertIn(f'ato run: {self.file} is {how} without libato: it cannot be opened again: Too many open files', err)
 
     def test_a_static_program_is_not_started_if_it_is_required(self):
         if not STATIC:

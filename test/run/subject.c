@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -523,6 +524,17 @@ static int step(const char *word)
             _exit(fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK);
         return map && wait_for(child);
     }
+    if (strcmp(word, "no-descriptors") ==
+        0) { /* there are none for libato; the mapping needs none */
+        struct rlimit none = {16, 16};
+        if (setrlimit(RLIMIT_NOFILE, &none) < 0)
+            return 0;
+        while (dup(fd) >= 0)
+            ;
+        errno = EDOM;
+        map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
+        return errno == (map ? EDOM : EMFILE) && map;
+    }
     if (strcmp(word, "recovered") == 0) { /* what a killed process left, before it is mapped */
         if (size_by_all() != SIZE || pread(fd, bytes, PAGE, 0) != PAGE || !holds(bytes, PAGE, 'b'))
             return 0;
@@ -540,7 +552,8 @@ int main(int argc, char **argv)
     if (fd < 0)
         return 99;
     const int maps_later =
-        argc > 2 && (strcmp(argv[2], "locked") == 0 || strcmp(argv[2], "recovered") == 0);
+        argc > 2 && (strcmp(argv[2], "locked") == 0 || strcmp(argv[2], "recovered") == 0 ||
+                     strcmp(argv[2], "no-descriptors") == 0);
     if (!maps_later)
         map = map_it(size, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (!map && argc > 2 && !maps_later)
