@@ -94,7 +94,7 @@ static void *refuse(const char *path, const struct statx *sx, int error, const c
 /* ---- mmap ---- */
 
 /* Returns the address; MAP_FAILED with errno; NULL: it is to be an ordinary mapping. */
-static void *map(size_t n, int prot, int flags, int fd, off_t offset)
+static void *map(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
     char name[32], path[PATH_MAX];
     struct statx sx;
@@ -122,14 +122,18 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
     }
     const char *const known = s ? s->path : path;
     const struct statx *const unserved = s ? NULL : &sx;
-    if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
-        return refuse(known, unserved, ENOTSUP, "the program chooses the address (MAP_FIXED)");
+    const uint64_t from = (uint64_t)offset, to = from + whole_pages(n);
+    const struct served *const there = served_at(at);
+    const bool is_same = s && s == there && flags & MAP_FIXED && at == s->base + from;
+    if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) && !is_same)
+        return there && there->count ? NULL /* an error */
+                                     : refuse(known, unserved, ENOTSUP,
+                                              "the program chooses the address (MAP_FIXED)");
     if (flags & MAP_SYNC)
         return refuse(known, unserved, ENOTSUP,
                       "the program makes its stores durable without msync() (MAP_SYNC)");
     if (prot & PROT_EXEC)
         return refuse(known, unserved, ENOTSUP, "the mapping is to be executable");
-    const uint64_t from = (uint64_t)offset, to = from + whole_pages(n);
     if (!s) {
         s = served_make(fd, device, sx.stx_ino, path, to);
         if (!s)
@@ -138,7 +142,7 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
     }
     if (to > s->reach)
         return refuse(s->path, NULL, ENOTSUP, "it is mapped already, with less room");
-    if (!served_add(s, from, to)) {
+    if ((is_same && served_remove(s, from, to) < 0) || !served_add(s, from, to)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -146,31 +150,45 @@ static void *map(size_t n, int prot, int flags, int fd, off_t offset)
     return s->base + from;
 }
 
+/* Returns whether there is no view. One of a file that is not mapped any more goes: the program reuses its addresses. */
+static bool is_free(void *at, size_t n)
+{
+    if (!table_touches(at, n))
+        return true;
+    if (served_is_here() && served_enter(SERVED_TO_CHANGE)) {
+        struct served *s = served_at(at);
+        if (s && !s->count)
+            (void)served_drop(s);
+        served_leave();
+    }
+    return !table_touches(at, n);
+}
+
 void *call_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
     const int type = flags & MAP_TYPE;
-    if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) && n && table_touches(at, n)) {
-        served_say(SAID_FIXED, "an mmap() with MAP_FIXED over a mapping of libato is refused");
-        errno = EINVAL;
-        return MAP_FAILED;
-    }
+    const int error = errno;
+    void *p = NULL;
     if (fd < 0 || flags & MAP_ANONYMOUS || !n || offset < 0 || offset % (off_t)PAGE ||
         n > 1ull << 46 || offset > 1ll << 46)
-        return REAL(mmap)(at, n, prot, flags, fd, offset);
-    void *p = NULL;
-    const int error = errno;
-    if (type == MAP_PRIVATE && served_enter(SERVED_TO_USE)) {
+        ; /* not for libato, or an error */
+    else if (type == MAP_PRIVATE && served_enter(SERVED_TO_USE)) {
         struct served *s = served_of(fd);
         if (s)
             (void)served_commit_file(s); /* it is to see what was stored before */
         served_leave();
     } else if (type != MAP_PRIVATE && (prot & PROT_WRITE || served_count) &&
                served_enter(SERVED_TO_CHANGE)) {
-        p = map(n, prot, flags, fd, offset);
+        p = map(at, n, prot, flags, fd, offset);
         served_leave();
     }
     if (p != MAP_FAILED)
         errno = error;
+    if (!p && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) && n && !is_free(at, n)) {
+        served_say(SAID_FIXED, "an mmap() with MAP_FIXED over a mapping of libato is refused");
+        errno = EINVAL;
+        return MAP_FAILED;
+    }
     return p ? p : REAL(mmap)(at, n, prot, flags, fd, offset);
 }
 CALL_ALIAS(mmap, mmap64);

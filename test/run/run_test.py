@@ -239,6 +239,10 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_it('others-see', 'msync', 'a', 'kill', status=KILLED), 'b' + 15 * 'a')
         self.assertEqual(self.run_it('locked'), 'b' + 15 * 'a')
 
+    def test_addresses_that_the_program_had_may_be_chosen(self):
+        self.assertEqual(self.run_it('b', 'fixed-again', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+        self.assertEqual(self.run_it('a', 'fixed-other', 'b', 'kill', status=KILLED), 16 * 'a')
+
     def test_says_what_is_refused(self):
         self.run_it('fixed', said='ato run: an mmap() with MAP_FIXED over a mapping of libato is refused\n')
 

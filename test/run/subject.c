@@ -42,6 +42,11 @@ static char *map_it(size_t n, int prot, int flags)
     return p == MAP_FAILED ? NULL : p;
 }
 
+static int map_at(char *at, size_t n)
+{
+    return mmap(at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, at - map) == at;
+}
+
 /* Returns whether all bytes of the mapping, from `from` on, are c. */
 static int holds(const char *at, size_t n, char c)
 {
@@ -511,6 +516,14 @@ static int step(const char *word)
     if (strcmp(word, "fixed") == 0)
         return mmap(map + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
                MAP_FAILED;
+    if (strcmp(word, "fixed-again") == 0) /* the same pages where they are, or were */
+        return map_at(map + PAGE, PAGE) && munmap(map, size) == 0 && map_at(map, size);
+    if (strcmp(word, "fixed-other") == 0) { /* where a file was */
+        munmap(map, size);
+        return mmap(map, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                    0) == map &&
+               holds(map, size, 0);
+    }
     if (strcmp(word, "locked") ==
         0) { /* no descriptor of the file was closed: locks of fcntl(2) are held */
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
