@@ -353,8 +353,8 @@ static bool cut(struct served *s, size_t i, uint64_t from, uint64_t to)
 bool served_has_descriptor(dev_t device, ino_t inode, int besides)
 {
     struct stat st;
-    bool found = false;
     DIR *descriptors = opendir("/proc/self/fd");
+    bool found = !descriptors;
     if (!descriptors)
         served_note_any();
     for (const struct dirent *e; descriptors && (e = readdir(descriptors));) {

@@ -80,7 +80,7 @@ bool served_is_refused(dev_t device, ino_t inode);
 /* Returns whether the files at this path, which is absolute, are to be served. */
 bool served_is_wanted(const char *path);
 
-/* Returns whether the process has a descriptor of the file, besides this one. */
+/* Returns whether the process has a descriptor of the file, besides this one, or may have one. */
 bool served_has_descriptor(dev_t device, ino_t inode, int besides);
 
 /* Before a file is opened, or looked at: recovers what a killed process left, as `ato deploy` does. Nothing is done if a process has the
