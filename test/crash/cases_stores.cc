@@ -110,10 +110,18 @@ class Stores
         uint64_t at;
         Bytes bytes;
     };
+    // Each byte is another one than before: one that is stored and stays the same is not stored.
     void store(uint64_t at, uint64_t n)
     {
         at -= at % LINE;
         pieces_.push_back({at, a_.some(n)});
+        for (uint64_t i = 0; i < n; i++) {
+            unsigned char &byte = pieces_.back().bytes[i];
+            const auto shown = static_cast<unsigned char>(m_->base[at + i]);
+            const Bytes &committed = a_.contents[0];
+            while (byte == shown || (at + i < committed.size() && byte == committed[at + i]))
+                byte++;
+        }
         memcpy(m_->base + at, pieces_.back().bytes.data(), n);
     }
     void apply(Bytes &to) const
