@@ -4,7 +4,7 @@
  *
  * Which mappings are of libato: those that are shared and writable, of files at or below the paths of ATO_RUN_PATH. Without that
  * variable, of all files but those below /dev, and those that by their names are memory of programs that run at the same time: lock.mdb of LMDB,
- * NAME-lock, NAME-shm of SQLite. What one process stores there another one has to see at once; with libato it sees it at the next commit. A
+ * NAME-lock, NAME-shm of SQLite, __db.NUMBER of Berkeley DB. What one process stores there another one has to see at once; with libato it sees it at the next commit. A
  * path that names such a file itself includes it. What a libato of the program maps is left to that.
  */
 #include "lib/run/calls.h"
@@ -44,8 +44,8 @@ static bool ends_with(const char *path, const char *end)
 bool served_is_wanted(const char *path)
 {
     const char *paths = secure_getenv("ATO_RUN_PATH");
-    const bool is_memory =
-        ends_with(path, "/lock.mdb") || ends_with(path, "-lock") || ends_with(path, "-shm");
+    const bool is_memory = ends_with(path, "/lock.mdb") || ends_with(path, "-lock") ||
+                           ends_with(path, "-shm") || strstr(path, "/__db.");
     if (*path != '/' || strstr(path, "/.ato/"))
         return false;
     if (!paths || !*paths)

@@ -163,6 +163,8 @@ static void prepare(const struct preloading *p, char *const *paths)
     if (*paths)
         unsetenv(p->paths);
     for (; *paths; paths++) {
+        if (!**paths)
+            errx(PRELOADED_CANNOT_PREPARE, "--path has no value");
         if (!text_resolve(path, *paths))
             err(PRELOADED_CANNOT_PREPARE, "--path %s", *paths);
         if (strchr(path, ':'))
