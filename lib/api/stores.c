@@ -371,6 +371,20 @@ static bool forget(const struct stores *s, char *at, uint64_t n, char **done)
     return drop(at, (uint64_t)(end - at));
 }
 
+/* Are there copies in so much of a long range that all of it is better given back at once? */
+static bool is_dense(const struct stores *s)
+{
+    enum { PART = 4 };
+    const struct page_set *h = &s->t->set;
+    uint64_t tables = 0, last = UINT64_MAX;
+    for (uint64_t i = 0; i < h->n && s->n >= LONG; i++) {
+        const uint64_t table = h->pages[i].page * PAGE_BYTES / TABLE;
+        tables += table != last;
+        last = table;
+    }
+    return tables >= s->n / TABLE / PART && s->n >= LONG;
+}
+
 /* Gives the copies back, with `showing`: from now on the view shows the file again. `early`: also where the
  * file does not have the newest content yet. */
 static void give_back(const struct stores *s, bool early)
@@ -380,6 +394,8 @@ static void give_back(const struct stores *s, bool early)
     const struct page_set *h = &s->t->set;
     const bool some = !early && has_early(s);
     char *done = s->at;
+    if (!some && is_dense(s) && !forget(s, s->at, s->n, &done))
+        done = s->at;
     for (uint64_t i = 0, n; i < h->n; i += n) {
         const struct held_page *at = &h->pages[i];
         n = 1;
