@@ -107,10 +107,16 @@ class Commits
     {
         prepare();
         std::vector<Piece> all = some(1 + a_.random.below(3));
+        const Bytes shown_before(stores_->base, stores_->base + states_.back().content.size());
         for (Piece &p : all) {
             p.at -= p.at % LINE;
             p.bytes.resize(p.bytes.size() - p.bytes.size() % LINE +
                            (p.bytes.size() < LINE ? LINE : 0));
+            // A byte that is stored and stays the same is not stored.
+            for (size_t i = 0; i < p.bytes.size(); i++)
+                while (p.bytes[i] == shown_before[p.at + i] ||
+                       p.bytes[i] == states_.back().content[p.at + i])
+                    p.bytes[i]++;
             memcpy(stores_->base + p.at, p.bytes.data(), p.bytes.size());
         }
         begin(all, is_relaxed);

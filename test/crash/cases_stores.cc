@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include <sys/mman.h>
 
@@ -57,6 +58,7 @@ class Stores
     {
         must(ato_plain_discard(m_->base, m_->bytes) == 0, "ato_plain_discard");
         pieces_.clear();
+        before_.clear();
     }
     // The last unmapping of the file. It commits.
     void unmap(int mode)
@@ -117,12 +119,23 @@ class Stores
         pieces_.push_back({at, a_.some(n)});
         for (uint64_t i = 0; i < n; i++) {
             unsigned char &byte = pieces_.back().bytes[i];
-            const auto shown = static_cast<unsigned char>(m_->base[at + i]);
+            const Bytes &was = page_before((at + i) / PAGE);
             const Bytes &committed = a_.contents[0];
-            while (byte == shown || (at + i < committed.size() && byte == committed[at + i]))
+            while (byte == was[(at + i) % PAGE] ||
+                   (at + i < committed.size() && byte == committed[at + i]))
                 byte++;
         }
         memcpy(m_->base + at, pieces_.back().bytes.data(), n);
+    }
+    // What the page's copy was made from.
+    const Bytes &page_before(uint64_t page)
+    {
+        const auto it = before_.find(page);
+        if (it != before_.end())
+            return it->second;
+        const char *now = m_->base + page * PAGE;
+        Bytes bytes(now, now + std::min<uint64_t>(PAGE, m_->bytes - page * PAGE));
+        return before_.emplace(page, std::move(bytes)).first->second;
     }
     void apply(Bytes &to) const
     {
@@ -133,11 +146,13 @@ class Stores
     {
         must(ato_msync(m_->base, m_->bytes, relaxed ? MS_ASYNC : MS_SYNC) == 0, "ato_msync");
         pieces_.clear();
+        before_.clear();
     }
 
     Actor &a_;
     Mapping *m_;
     std::vector<Piece> pieces_;
+    std::map<uint64_t, Bytes> before_;
 };
 
 void alone(Actor &a)
