@@ -4,7 +4,7 @@
  * a copy that the kernel made then, from what the original had. ato_msync() commits the slices in which the two differ.
  *
  * When somebody else changes the original meanwhile, a copy differs from it in more than what was stored. So who changes pages of the
- * original looks who has a copy of them, and keeps what they were: from then on that copy is compared with what is kept. After the
+ * original looks which views have copies of them, and keeps what the pages were. From then on such a copy is compared with what is kept. After the
  * change it looks again. Of a copy that was made in between each byte is that of before, of after, or stored: bytes of before
  * count as bytes of after. What its process stored meanwhile counts as stored before the change; and that it puts a byte back to what it
  * was before is not noticed, until its next commit.

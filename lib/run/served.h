@@ -55,7 +55,7 @@ struct served *served_enter_of(int fd);
 struct served *served_enter_path(int folder, const char *path);
 
 /* After the program has got a descriptor (below 0: it has got none): served_enter_of() answers at once for those that are not of a file
- * which is served. Those that it gets by raw system calls are not known. Returns fd; keeps errno. */
+ * which is served. Descriptors that the program gets by raw system calls are not known. Returns fd; keeps errno. */
 int served_note(int fd);
 void served_note_any(void); /* it may have got any */
 
