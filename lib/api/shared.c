@@ -142,20 +142,26 @@ static int make(struct object *o)
 
 /* ---- those that come later ---- */
 
+int shared_memory_find(int fd, uint32_t *user, uint32_t *random)
+{
+    struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = FIRST_BYTE};
+    if (fcntl(fd, F_OFD_GETLK, &l) < 0)
+        return report_errno(errno, "cannot ask for the locks on the file of descriptor %d", fd);
+    if (l.l_type == F_UNLCK || l.l_start < FIRST_BYTE)
+        return 0;
+    *user = (uint32_t)(l.l_start >> USER_AT); /* without bit 62 */
+    *random = (uint32_t)(l.l_start >> OWN_BITS) & ((1u << RANDOM_BITS) - 1);
+    return 1;
+}
+
 /* Asks which object it is. *is_first: no process has one. */
 static int ask(struct object *o, bool *is_first)
 {
-    struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = FIRST_BYTE};
-    if (fcntl(o->file, F_OFD_GETLK, &l) < 0)
-        return report_errno(errno, "cannot ask for the locks on the file of descriptor %d",
-                            o->file);
-    *is_first = l.l_type == F_UNLCK || l.l_start < FIRST_BYTE;
-    if (*is_first)
-        return 0;
-    o->user = (uint32_t)(l.l_start >> USER_AT); /* without bit 62 */
-    o->random = (uint32_t)(l.l_start >> OWN_BITS) & ((1u << RANDOM_BITS) - 1);
-    shared_memory_name(o->name, o->identity.device, o->identity.inode, o->user);
-    return 0;
+    const int found = shared_memory_find(o->file, &o->user, &o->random);
+    *is_first = found == 0;
+    if (found == 1)
+        shared_memory_name(o->name, o->identity.device, o->identity.inode, o->user);
+    return found < 0 ? -1 : 0;
 }
 
 static int join(struct object *o)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The objects of ato_shared() in /dev/shm, for `ato gc`. */
+/* The objects of ato_shared() in /dev/shm, for `ato gc` and `ato top`. */
 #ifndef ATO_LIB_API_SHARED_H
 #define ATO_LIB_API_SHARED_H
 
@@ -20,5 +20,9 @@ enum { SHARED_MEMORY_AT = 4096 }; /* where the caller's bytes begin */
 
 /* The name of the object that `user` has made for a file. */
 void shared_memory_name(char name[64], dev_t device, ino_t inode, uid_t user);
+
+/* Finds the object that living processes share for the file of `fd`: the user and the random number in it. Returns 1; 0: there is none;
+ * -1 with errno and report_sentence(). */
+int shared_memory_find(int fd, uint32_t *user, uint32_t *random);
 
 #endif

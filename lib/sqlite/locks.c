@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "locks.h"
 
-#include "ato_engine.h"
+#include "lock_words.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -11,50 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* SQLite's bytes for SHARED. */
-enum { FIRST_DOOR = 0x40000002, DOORS = 510 };
-
-/*
- * A word, the writer's or a line's:
- *
- *   bits 0-1    a line's: SEES or SHARES; the writer's: RESERVED, FOR_COMMIT or FOR_ALL
- *   bits 2-15   the line
- *   bits 16-31  the door
- *   bits 32-63  the number of the process
- *
- * 0: nobody's.
- */
-enum { SEES = 1, SHARES, RESERVED = 1, FOR_COMMIT, FOR_ALL, STATE = 3 };
-#define OWNER (~0ull << 16)
-
-struct line {
-    uint64_t word;
-    uint64_t ticket; /* of a writer that waits; 0 */
-    uint32_t asleep; /* 1: it sleeps, and this is its futex */
-    uint32_t woke;   /* its commits beside readers */
-    uint32_t pad[10];
-};
-
-enum { LINES = 1020 };
-
-struct lock_words {
-    uint64_t writer;
-    uint64_t uses;    /* how often RESERVED was given back */
-    uint64_t since;   /* when the turn of `next` began */
-    uint64_t refused; /* locks_note_refusal() */
-    uint64_t pad[4];
-    uint64_t tickets;   /* given out */
-    uint32_t next;      /* the line that nobody overtakes, plus 1; 0 */
-    uint32_t used;      /* lines from this one on were never used */
-    uint32_t processes; /* numbers given out */
-    uint32_t readers;   /* 1: readers sleep, and this is their futex */
-    uint32_t facts[LOCKS_FACTS];
-    uint32_t padding[39];
-    struct line lines[LINES];
-};
-
-static_assert(sizeof(struct line) == 64, "a cache line");
-static_assert(sizeof(struct lock_words) == ATO_SHARED_MAX, "layout");
+static_assert(sizeof(((struct lock_words *)0)->facts) == LOCKS_FACTS * 4, "a word each");
 
 /* How long the head of the queue lets others overtake it. For a patient one this is longer than a thousand transactions last, so
  * that fewer than one of a thousand has to wait. */
@@ -81,6 +37,7 @@ enum { COMMITS = 32 };
 
 #define LOAD(at)         __atomic_load_n(at, __ATOMIC_SEQ_CST)
 #define STORE(at, value) __atomic_store_n(at, value, __ATOMIC_SEQ_CST)
+#define NOTE(at, value)  __atomic_store_n(at, value, __ATOMIC_RELAXED) /* for those that look */
 #define SWAP(at, value)  __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST)
 
 /* Replaces `old`, if that is still there. */
@@ -91,6 +48,25 @@ enum { COMMITS = 32 };
 static uint64_t word_of(const struct locks *l, int line)
 {
     return l->owner | (uint64_t)line << 2;
+}
+
+/* The kernel's time of the last tick: it costs nothing. */
+static uint64_t tick(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Stores the time that has passed since then, if that is the longest. */
+static void note_longest(uint64_t *ofline, uint64_t *ofall, uint64_t since, uint64_t now)
+{
+    const uint64_t passed = now > since ? now - since : 0;
+    uint64_t longest = LOAD(ofall);
+    if (passed > *ofline)
+        NOTE(ofline, passed);
+    while (passed > longest && !REPLACE(ofall, longest, passed))
+        longest = LOAD(ofall);
 }
 
 /* The line that a word names. Any word may be there. */
@@ -255,6 +231,7 @@ enum locks_result locks_attach(struct locks *l, enum locks_result (*settle)(cons
     l->words = ato_shared(l->fd, sizeof(struct lock_words));
     if (!l->words)
         return LOCKS_FAILED;
+    NOTE(&l->words->kind, LOCK_WORDS);
     l->settle = settle;
     l->of = of;
     const uint64_t number = __atomic_add_fetch(&l->words->processes, 1, __ATOMIC_SEQ_CST);
@@ -287,6 +264,13 @@ int locks_take_line(struct locks *l)
         line++;
     if (line == LINES)
         return -1;
+    struct line *mine = &l->words->lines[line];
+    NOTE(&mine->pid, (uint32_t)getpid());
+    NOTE(&mine->waits, 0);
+    NOTE(&mine->since, 0);
+    NOTE(&mine->holds, 0);
+    NOTE(&mine->longest_hold, 0);
+    NOTE(&mine->longest_wait, 0);
     uint32_t used = LOAD(&l->words->used);
     while (used < (uint32_t)line + 1 && !REPLACE(&l->words->used, used, (uint32_t)line + 1))
         used = LOAD(&l->words->used);
@@ -376,7 +360,10 @@ static bool is_free(const struct locks *l, int line)
 /* Makes the line the writer, in that state, if there is none and it is nobody else's turn. */
 static bool take(struct locks *l, int line, unsigned state)
 {
-    return is_free(l, line) && REPLACE(&l->words->writer, 0, word_of(l, line) | state);
+    if (!is_free(l, line) || !REPLACE(&l->words->writer, 0, word_of(l, line) | state))
+        return false;
+    NOTE(&l->words->lines[line].since, tick());
+    return true;
 }
 
 /* The same; what a dead writer has left is freed first. */
@@ -413,7 +400,10 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
         if (take(l, line, RESERVED))
             return LOCKS_OK;
         place->ticket = __atomic_add_fetch(&l->words->tickets, 1, __ATOMIC_SEQ_CST);
+        place->began = locks_clock();
+        NOTE(&mine->waits, mine->waits + 1);
     }
+    NOTE(&mine->since, place->began);
     while (r == LOCKS_OK) {
         STORE(&mine->ticket, place->ticket);
         if (w.sleeps)
@@ -445,6 +435,7 @@ enum locks_result locks_reserve(struct locks *l, int line, struct locks_place *p
     (void)REPLACE(&l->words->next, (uint32_t)line + 1, 0);
     STORE(&mine->ticket, 0);
     STORE(&mine->asleep, 0);
+    note_longest(&mine->longest_wait, &l->words->longest_wait, place->began, locks_clock());
     first = head(l);
     if (first != LINES)
         (void)wake(&l->words->lines[first].asleep, 1);
@@ -488,12 +479,15 @@ void locks_unreserve(struct locks *l, int line)
 {
     if (!is_mine(l, line, LOAD(&l->words->writer)))
         return;
+    struct line *mine = &l->words->lines[line];
     STORE(&l->words->uses, LOAD(&l->words->uses) + 1);
+    NOTE(&mine->holds, mine->holds + 1);
+    note_longest(&mine->longest_hold, &l->words->longest_hold, mine->since, tick());
     if (LOAD(&l->words->next))
         STORE(&l->words->since, locks_clock());
     /* order[lock-words]: before the look at those that wait, who look at the word once more before they sleep. */
     (void)SWAP(&l->words->writer, 0);
-    if ((wake_others(l) || has_readers(l, line)) && ++l->words->lines[line].woke % COMMITS == 0)
+    if ((wake_others(l) || has_readers(l, line)) && ++mine->woke % COMMITS == 0)
         (void)sched_yield();
 }
 
@@ -512,6 +506,26 @@ bool locks_may_hand_over(const struct locks *l, bool *was_refused)
 void locks_note_refusal(struct locks *l)
 {
     STORE(&l->words->refused, locks_clock());
+}
+
+void locks_tell_use(const struct locks *l, struct locks_use *use)
+{
+    const struct lock_words *w = l->words;
+    *use = (struct locks_use){0};
+    if (!w)
+        return;
+    const uint64_t writer = LOAD(&w->writer), now = locks_clock();
+    if (writer) {
+        const uint64_t since = LOAD(&line_of(l, writer)->since);
+        use->holder = LOAD(&line_of(l, writer)->pid);
+        use->held = now > since ? now - since : 0;
+    }
+    for (unsigned i = 0; i < used_lines(l); i++)
+        use->waiting += LOAD(&w->lines[i].ticket) != 0;
+    use->holds = LOAD(&w->uses);
+    use->waits = LOAD(&w->tickets);
+    use->longest_hold = LOAD(&w->longest_hold);
+    use->longest_wait = LOAD(&w->longest_wait);
 }
 
 bool locks_say(const struct locks *l, enum locks_fact fact)

@@ -100,6 +100,7 @@ enum locks_result locks_try_reserve(struct locks *l, int line);
 /* A place in the queue of writers. */
 struct locks_place {
     uint64_t ticket; /* 0: not yet in the queue */
+    uint64_t began;  /* when the wait did */
     uint64_t head;   /* when it came to the head; 0 */
     bool is_patient; /* it will wait for a second or more */
 };
@@ -125,6 +126,16 @@ bool locks_may_hand_over(const struct locks *l, bool *was_refused);
 /* A transaction was refused because its snapshot is not the newest. Beside early commits snapshots never are: they stop for a while, as nobody
  * else would get to write who reads first. */
 void locks_note_refusal(struct locks *l);
+
+/* What the write lock is used for, by all processes since the first one came. Times are in nanoseconds; those of holds by the kernel's
+ * tick: to some milliseconds. Zeros if the locks are not in memory. */
+struct locks_use {
+    uint32_t holder; /* its pid, in its own pid namespace; 0: nobody has the lock */
+    unsigned waiting;
+    uint64_t held; /* by the holder, until now */
+    uint64_t holds, waits, longest_hold, longest_wait;
+};
+void locks_tell_use(const struct locks *l, struct locks_use *use);
 
 /*
  * What the processes tell one another of the file:

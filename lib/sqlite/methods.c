@@ -16,6 +16,7 @@
 #include "share_memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +155,7 @@ static int connection_look(sqlite3_file *file, int *is_reserved)
  * ---- PRAGMAs ----
  *
  *   ato_lock_wait_ms [= N] how long a lock in memory is waited for, whatever the busy handler says
- *   ato_stat              the fields of struct ato_stat, as JSON
+ *   ato_stat              the fields of struct ato_stat, and what the write lock does, as JSON
  *   ato_unmap [= M]       how the file is unmapped if this connection is closed last: plain, fast
  */
 
@@ -181,18 +182,26 @@ static int refuse(const struct connection *c, char **words, const char *why)
 static int pragma_stat(struct connection *c, char **words)
 {
     struct ato_stat st = {.struct_size = sizeof(st)};
+    struct locks_use use;
+    char holder[16] = "null";
     if (ato_stat(c->pending.view, &st) < 0)
         return refuse(c, words, ato_errormsg());
+    locks_tell_use(&c->db->locks, &use);
+    if (use.holder)
+        (void)snprintf(holder, sizeof(holder), "%u", use.holder);
     words[0] = sqlite3_mprintf(
         "{\"domain\":\"%s\",\"read_policy\":\"%s\",\"size\":%llu,\"slices_in_reflection\":%llu,"
         "\"reflection_bytes\":%llu,\"writes\":%llu,\"bytes_written\":%llu,\"reads\":%llu,"
         "\"bytes_read\":%llu,\"bytes_to_media\":%llu,\"flips\":%llu,\"commits_single\":%llu,"
         "\"commits_rtm\":%llu,\"commits_journal\":%llu,\"rtm_aborts\":%llu,"
-        "\"deployed_slices\":%llu,\"read_retries\":%llu}",
+        "\"deployed_slices\":%llu,\"read_retries\":%llu,\"write_lock\":{\"holder\":%s,"
+        "\"held_ms\":%llu,\"waiting\":%u,\"holds\":%llu,\"waits\":%llu,"
+        "\"longest_hold_ms\":%llu,\"longest_wait_ms\":%llu}}",
         domains[st.domain], policies[st.read_policy], st.size, st.slices_in_reflection,
         st.reflection_bytes, st.writes, st.bytes_written, st.reads, st.bytes_read,
         st.bytes_to_media, st.flips, st.commits_single, st.commits_rtm, st.commits_journal,
-        st.rtm_aborts, st.deployed_slices, st.read_retries);
+        st.rtm_aborts, st.deployed_slices, st.read_retries, holder, use.held / 1000000, use.waiting,
+        use.holds, use.waits, use.longest_hold / 1000000, use.longest_wait / 1000000);
     return SQLITE_OK;
 }
 

@@ -57,14 +57,13 @@ static bool has_open(uint32_t pid, const struct stat *file)
     return found;
 }
 
-static void give_name(struct look_holder *h, const struct shared_slot *slot,
-                      const struct stat *opened)
+void look_holder_find(struct look_holder *h, uint32_t pid, const struct stat *opened)
 {
     char path[64];
     /* The pid may be of another pid namespace, and name another process here. */
-    if (slot->state == SLOT_FREE || slot->pid == 0 || !has_open(slot->pid, opened))
+    if (pid == 0 || !has_open(pid, opened))
         return;
-    snprintf(path, sizeof(path), "/proc/%u/comm", slot->pid);
+    snprintf(path, sizeof(path), "/proc/%u/comm", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, h->command, sizeof(h->command) - 1) : -1;
     if (fd >= 0)
@@ -73,7 +72,7 @@ static void give_name(struct look_holder *h, const struct shared_slot *slot,
         return;
     if (h->command[n - 1] == '\n')
         h->command[n - 1] = '\0';
-    h->pid = slot->pid;
+    h->pid = pid;
 }
 
 /* Finds the next locked range within [start, end). Returns 1; 0 if there is none; -1 on error. */
@@ -123,8 +122,8 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
             if (h->count < LOOK_HOLDERS) {
                 struct look_holder *next = &h->first[h->count];
                 next->slot = (unsigned)(at - 1);
-                if (known)
-                    give_name(next, &slots[next->slot], &st);
+                if (known && slots[next->slot].state != SLOT_FREE)
+                    look_holder_find(next, slots[next->slot].pid, &st);
             }
             h->count++;
         }

@@ -2,6 +2,7 @@
 /* `ato info`: the present state of a file. */
 #include "each.h"
 #include "text.h"
+#include "write_lock.h"
 
 #include "reflection/format/layout.h"
 #include "reflection/format/log.h"
@@ -12,6 +13,7 @@
 
 struct facts {
     struct look look;
+    struct write_lock lock;
     bool has_record, has_words;
     char id[33], guard[33];
     struct look_words words;
@@ -40,6 +42,7 @@ static int gather(struct facts *f, const char *name)
     f->unused = f->replay = f->ring = 0;
     if (look_at(l, name) < 0)
         return -1;
+    write_lock_look(&f->lock, l);
     /* The manifest that is found for a plain file, or for a copy, is another file's. */
     f->has_record = l->manifest.fd >= 0 && l->manifest.found == MANIFEST_VALID &&
                     l->state != LOOK_PLAIN && l->state != LOOK_COPIED;
@@ -93,6 +96,7 @@ static void write_json(struct json *j, const struct facts *f, const char *next)
     }
     json_bool(j, "changing", l->holders.attaching);
     look_holders_write(&l->holders, j);
+    write_lock_write(&f->lock, j);
     json_number(j, "commits_to_finish", l->commits);
 }
 
@@ -125,6 +129,21 @@ static void say_pairing(const struct facts *f)
                   r->guard.offset, f->guard);
 }
 
+static void say_lock(const struct write_lock *w)
+{
+    char name[LOOK_NAME], text[WRITE_LOCK_TEXT];
+    if (!w->is_known)
+        return;
+    text_item("write lock",
+              "held %" PRIu64 " times, at most %.3f s; waited for %" PRIu64
+              " times, at most %.3f s",
+              w->holds, (double)w->longest_hold / 1e9, w->waits, (double)w->longest_wait / 1e9);
+    for (unsigned i = 0; i < w->count; i++)
+        if (w->users[i].holds || w->users[i].waiting)
+            text_item("", "%s %s", look_holder_name(name, &w->users[i].name),
+                      write_lock_text(text, &w->users[i]));
+}
+
 static void say(const struct facts *f, const char *next)
 {
     const struct look *l = &f->look;
@@ -151,6 +170,7 @@ static void say(const struct facts *f, const char *next)
         text_item("mapped by", "%s", look_holder_name(text, &l->holders.first[i]));
     if (l->holders.readers)
         text_item("mapped by", "processes that may only read it");
+    say_lock(&f->lock);
     if (l->holders.attaching)
         text_item("", "a process is mapping, unmapping or recovering it now");
 }

@@ -150,6 +150,9 @@ int look_shared(const struct manifest_record *record, struct shared_header *h);
 /* Finds the processes that have the slots of a manifest. */
 int look_holders(const struct look_manifest *m, struct look_holders *h);
 
+/* Sets pid and name, if it is known that this process has the file open that `opened` is of. */
+void look_holder_find(struct look_holder *h, uint32_t pid, const struct stat *opened);
+
 /* Stores "pid 12 (name)", or "a process that cannot be named", in `to`, and returns `to`. */
 #define LOOK_NAME 80
 const char *look_holder_name(char to[LOOK_NAME], const struct look_holder *h);

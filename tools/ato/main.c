@@ -45,6 +45,8 @@ static const struct {
                        "removes what is useless; =all: what is unsure, too"},
     [OPTION_EVERY] = {"every", " MS", NUMBER, AT(every), "the interval, by default 1000"},
     [OPTION_COUNT] = {"count", " N", NUMBER, AT(count_of), "ends after N intervals"},
+    [OPTION_METRICS] = {"metrics", "", FLAG, AT(metrics),
+                        "for Prometheus: all that is known, once"},
     [OPTION_TIME] = {"time", " MS", NUMBER, AT(time), "how long it takes, by default 9500"},
     [OPTION_PATH] = {"path", " PATH", PATHS, 0, "only the file PATH, or those below it"},
     [OPTION_REQUIRE] = {"require", "", FLAG, AT(require), "fails if libato cannot be used"},

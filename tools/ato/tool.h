@@ -32,6 +32,7 @@ enum tool_option {
     OPTION_DELETE,
     OPTION_EVERY,
     OPTION_COUNT,
+    OPTION_METRICS,
     OPTION_TIME,
     OPTION_PATH,
     OPTION_REQUIRE,
@@ -46,7 +47,7 @@ enum { TO_DENSE = 1, TO_SPARSE };
 enum { DELETE_USELESS = 1, DELETE_ALL };
 
 struct tool_request {
-    bool json, quiet, recursive, require, tidy;
+    bool json, metrics, quiet, recursive, require, tidy;
     unsigned prefer, to, deletes;
     uint64_t every, count_of, time; /* 0: the default of the command */
     char **paths;                   /* of --path; ends with NULL */
