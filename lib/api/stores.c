@@ -539,15 +539,24 @@ static int trim(struct mapping *m)
     return r;
 }
 
-int stores_resize(struct mapping *m, off_t size)
+int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *was)
 {
     pthread_mutex_lock(&m->stores_lock);
-    if (m->growth && (uint64_t)size < file_size(m->file))
+    const off_t before = (off_t)stores_size(m), asked = how == STORES_MORE ? before + size : size;
+    if (m->growth && (uint64_t)asked < file_size(m->file))
         stores_forget_growth(m);
     struct tx *t = m->growth ? m->growth : new_tx();
     int r = -1;
     if (t) {
         t->thread = thread_id();
+        r = resize_begin(t, m, asked < 0 ? 0 : (uint64_t)asked);
+    }
+    if (r == 0) {
+        *was = (off_t)t->size;
+        if (how == STORES_MORE)
+            size += *was;
+        else if (how == STORES_AT_LEAST && size < *was)
+            size = *was;
         r = resize(t, m, size);
     }
     const bool waits = r == 0 && t->resizes && t->size > file_size(m->file) && !has_zeros(t);

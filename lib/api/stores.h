@@ -24,8 +24,10 @@ int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed);
 /* Forgets what was stored there. Returns 0; -1 with errno. */
 int stores_discard(struct mapping *m, uint64_t from, uint64_t n);
 
-/* ato_ftruncate(): a growth belongs to the next commit of stores, a shrink is at once. Returns 0; -1 with errno. */
-int stores_resize(struct mapping *m, off_t size);
+/* ato_ftruncate(): a growth belongs to the next commit of stores, a shrink is at once. What `size` is, when no other process can change
+ * it any more: the new one; the least that it has to be; or by how much the file gets longer. *was: the size before. Returns 0; -1 with errno. */
+enum stores_size { STORES_EXACTLY, STORES_AT_LEAST, STORES_MORE };
+int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *was);
 
 /* Forgets a growth that is not committed, before the mapping goes away. */
 void stores_forget_growth(struct mapping *m);

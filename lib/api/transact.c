@@ -307,7 +307,7 @@ int ato_ftruncate(void *addr, off_t size)
     struct mapping *m = table_find_to_change(addr);
     if (m && mapping_has_stores(m)) {
         CALL_ON(call, m);
-        return stores_resize(m, size);
+        return stores_resize(m, size, STORES_EXACTLY, &(off_t){0});
     }
     struct tx *t = m ? handle_make(thread_id(), TX_EXACT) : NULL;
     if (!t)

@@ -81,14 +81,11 @@ static bool is_writable(int fd)
     return access >= 0 && !(access & O_PATH) && (access & O_ACCMODE) != O_RDONLY;
 }
 
-static int resize(struct served *s, off_t size)
+static int resize(struct served *s, off_t size, enum stores_size how)
 {
-    if (size < 0) {
-        errno = EINVAL;
-        return -1;
-    }
+    off_t was;
     pthread_mutex_lock(&s->position);
-    const int r = served_resize(s, (uint64_t)size);
+    const int r = served_resize(s, size, how, &was);
     pthread_mutex_unlock(&s->position);
     return r;
 }
@@ -98,7 +95,7 @@ int call_ftruncate(int fd, off_t size)
     struct served *s = served_enter_of(fd);
     if (!s)
         return REAL(ftruncate)(fd, size);
-    const int r = is_writable(fd) ? resize(s, size) : (errno = EINVAL, -1);
+    const int r = is_writable(fd) ? resize(s, size, STORES_EXACTLY) : (errno = EINVAL, -1);
     served_leave();
     return r;
 }
@@ -110,7 +107,7 @@ int call_truncate(const char *path, off_t size)
     struct served *s = served_enter_path(AT_FDCWD, path);
     if (!s)
         return REAL(truncate)(path, size);
-    const int r = access(path, W_OK) == 0 ? resize(s, size) : -1;
+    const int r = access(path, W_OK) == 0 ? resize(s, size, STORES_EXACTLY) : -1;
     served_leave();
     return r;
 }
@@ -128,7 +125,7 @@ static int allocate(struct served *s, int fd, int mode, off_t offset, off_t n)
         errno = EOPNOTSUPP;
         return -1;
     }
-    if (!(mode & FALLOC_FL_KEEP_SIZE) && end > size && resize(s, end) < 0)
+    if (!(mode & FALLOC_FL_KEEP_SIZE) && end > size && resize(s, end, STORES_AT_LEAST) < 0)
         return -1;
     size = served_size(s);
     if (mode & ~FALLOC_FL_KEEP_SIZE) {
@@ -242,7 +239,7 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     if (!s)
         return served_note(REAL(openat)(folder, path, flags, mode));
     const int fd = served_note(REAL(openat)(folder, path, flags & ~O_TRUNC, mode));
-    if (fd >= 0 && is_writable(fd) && resize(s, 0) < 0) {
+    if (fd >= 0 && is_writable(fd) && resize(s, 0, STORES_EXACTLY) < 0) {
         const int error = errno;
         REAL(close)(fd);
         errno = error;
@@ -312,7 +309,7 @@ FILE *call_fopen(const char *path, const char *mode)
         return noted(REAL(fopen)(path, mode));
     (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
     FILE *stream = noted(REAL(fopen)(path, other));
-    if (stream && resize(s, 0) < 0) {
+    if (stream && resize(s, 0, STORES_EXACTLY) < 0) {
         const int error = errno;
         (void)REAL(fclose)(stream);
         errno = error;

@@ -2,6 +2,7 @@
 #include "lib/run/served.h"
 
 #include "lib/api/map.h"
+#include "lib/file/table.h"
 #include "lib/run/calls.h"
 #include "lib/sqlite/record.h"
 
@@ -436,22 +437,21 @@ off_t served_size(const struct served *s)
     return ato_size(s->base);
 }
 
-int served_resize(struct served *s, uint64_t size)
+int served_resize(struct served *s, off_t size, enum stores_size how, off_t *was)
 {
-    if (size > s->reach) {
+    const off_t to = how == STORES_MORE ? served_size(s) + size : size;
+    if (to > (off_t)s->reach) {
         served_say(SAID_COMMIT,
-                   "%s cannot grow to %llu bytes while it is mapped: there is room for %zu",
-                   s->path, (unsigned long long)size, s->reach);
+                   "%s cannot grow to %lld bytes while it is mapped: there is room for %zu",
+                   s->path, (long long)to, s->reach);
         errno = EFBIG;
         return -1;
     }
-    const off_t old = ato_size(s->base);
-    const int r = ato_ftruncate(s->base, (off_t)size);
+    const int r = stores_resize(table_find(s->base), size, how, was);
     /* What was stored there before the file was cut would be seen again. */
-    if (r == 0 && old >= 0 && (uint64_t)old < size && old % 4096) {
-        const size_t page = 4096 - (size_t)old % 4096, n = size - (uint64_t)old;
-        memset(s->base + old, 0, n < page ? n : page);
-    }
+    const off_t n = r == 0 ? served_size(s) - *was : 0, page = 4096 - *was % 4096;
+    if (n > 0 && page < 4096)
+        memset(s->base + *was, 0, (size_t)(n < page ? n : page));
     return r;
 }
 

@@ -15,6 +15,8 @@
 #ifndef ATO_LIB_RUN_SERVED_H
 #define ATO_LIB_RUN_SERVED_H
 
+#include "lib/api/stores.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,8 +115,9 @@ void served_end_all(void);
 /* Returns the size of the file; -1 with errno. */
 off_t served_size(const struct served *s);
 
-/* Makes the file so long: shorter at once, longer with the next commit. With its `position`. Returns 0; -1 with errno. */
-int served_resize(struct served *s, uint64_t size);
+/* Makes the file so long: shorter at once, longer with the next commit. `how`, *was: as stores_resize(), which counts where other processes
+ * make it longer at the same time. With its `position`. Returns 0; -1 with errno. */
+int served_resize(struct served *s, off_t size, enum stores_size how, off_t *was);
 
 /* Says a line on standard error; once for each `kind`, of the process. */
 enum served_said {

@@ -70,22 +70,25 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
     ssize_t r = -1;
     pthread_mutex_lock(&s->position);
     const off_t size = served_size(s);
-    off_t at = moves ? REAL(lseek)(fd, 0, SEEK_CUR) : offset;
-    if (is_write && (access & O_APPEND || flags & RWF_APPEND))
-        at = size;
+    const bool appends = is_write && (access & O_APPEND || flags & RWF_APPEND);
+    off_t at = appends ? size : moves ? REAL(lseek)(fd, 0, SEEK_CUR) : offset, was = size;
     if (size < 0 || at < 0)
         goto end;
     if (is_write && at > LLONG_MAX - (off_t)n) {
         errno = EFBIG;
         goto end;
     }
-    if (is_write && n && at + (off_t)n > size && served_resize(s, (uint64_t)at + n) < 0)
+    if (is_write && n && at + (off_t)n > size &&
+        served_resize(s, appends ? (off_t)n : at + (off_t)n,
+                      appends ? STORES_MORE : STORES_AT_LEAST, &was) < 0)
         goto end;
+    if (appends)
+        at = was;
     if (!is_write)
         n = at >= size ? 0 : (off_t)n > size - at ? (size_t)(size - at) : n;
     if (!move(s->base + at, v, n, is_write)) {
-        if (is_write && at + (off_t)n > size)
-            (void)served_resize(s, (uint64_t)size);
+        if (is_write && at + (off_t)n > was)
+            (void)served_resize(s, was, STORES_EXACTLY, &was);
         errno = EFAULT;
         goto end;
     }

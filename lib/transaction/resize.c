@@ -266,6 +266,14 @@ static int grow(struct tx *t, uint64_t size)
 
 /* ---- both ---- */
 
+int resize_begin(struct tx *t, struct mapping *m, uint64_t size)
+{
+    if (claim_mapping(t, m, true) < 0 || (!t->sized && begin(t, m->file, size) < 0))
+        return -1;
+    t->written = m;
+    return 0;
+}
+
 int resize(struct tx *t, struct mapping *m, off_t to)
 {
     const uint64_t size = (uint64_t)to, before = t->set.n;

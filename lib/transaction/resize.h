@@ -36,6 +36,9 @@
  * ato_tx_ftruncate(), and the transaction is as it was, except for the mapping. */
 int resize(struct tx *t, struct mapping *m, off_t to);
 
+/* The first part of it: from now on no other process changes the size, which is t->size. `size`: what it will probably become. Returns 0; -1. */
+int resize_begin(struct tx *t, struct mapping *m, uint64_t size);
+
 /* Called before the commit of a new size: S1 if the file gets shorter. Returns 0; -1 with EIO. */
 int resize_announce(const struct tx *t);
 

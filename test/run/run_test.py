@@ -202,6 +202,12 @@ class Run(unittest.TestCase):
                 self.assertEqual([p.wait() for p in programs], [0, 0, 0])
                 self.assertEqual(int.from_bytes(self.content()[:8], 'little'), 600)
 
+    def test_what_processes_append_at_the_same_time_is_all_there(self):
+        command = [ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'append-together']
+        programs = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
+        self.assertEqual([p.wait() for p in programs], [0, 0, 0])
+        self.assertEqual(self.content(), SIZE * b'a' + 180 * b'append-together\0')
+
     def test_threads_store_while_one_syncs(self):
         got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'threads')
         self.assertEqual((got, err), (0, ''))

@@ -488,6 +488,13 @@ static int step(const char *word)
         }
         return 1;
     }
+    if (strcmp(word, "append-together") ==
+        0) { /* others do the same, and each syncs now and then */
+        for (int i = 1; i <= 60; i++)
+            if (write(fd, word, 16) != 16 || (i % 3 == 0 && fdatasync(fd) < 0))
+                return 0;
+        return 1;
+    }
     if (strcmp(word, "readers") == 0)
         return read_beside();
     if (strcmp(word, "end-in-sync") == 0 || strcmp(word, "end-in-fork") == 0)
@@ -561,7 +568,7 @@ static int step(const char *word)
 int main(int argc, char **argv)
 {
     path = argv[1];
-    fd = open(path, O_RDWR);
+    fd = open(path, O_RDWR | (argc > 2 && strcmp(argv[2], "append-together") == 0 ? O_APPEND : 0));
     if (fd < 0)
         return 99;
     const int maps_later =
