@@ -374,10 +374,10 @@ bool served_has_descriptor(dev_t device, ino_t inode, int besides)
 
 int served_drop(struct served *s)
 {
-    if (ato_munmap(s->base, s->length, ATO_UNMAP_SPATIAL) < 0) {
+    /* If it is unmapped and not plain, it becomes plain when the program has ended. */
+    if (ato_munmap(s->base, s->length, ATO_UNMAP_SPATIAL) < 0 && table_find(s->base)) {
         served_say(SAID_UNMAP, "%s cannot be unmapped: %s", s->path, ato_errormsg());
-        if (ato_size(s->base) >= 0)
-            return -1;
+        return -1;
     }
     forget(s);
     return 0;

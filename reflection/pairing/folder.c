@@ -272,12 +272,11 @@ int folder_reopen(int fd, int access)
 void *folder_map(int fd, int access, size_t n, off_t at)
 {
     const int own = folder_reopen(fd, access);
-    if (own < 0)
-        return NULL;
     const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *map = domain_map(PERSIST_PMEM, NULL, n, prot, own, at);
+    void *map = domain_map(PERSIST_PMEM, NULL, n, prot, own < 0 ? fd : own, at);
     KEEP_ERRNO();
-    close(own);
+    if (own >= 0)
+        close(own);
     return map == MAP_FAILED ? NULL : map;
 }
 

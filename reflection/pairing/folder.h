@@ -61,8 +61,8 @@ int folder_lock_manifest(const struct folder *f, const char *name, int access,
 int folder_reopen(int fd, int access);
 
 /* Maps n bytes of a file for such an access, with MAP_SYNC if the medium has it, through a descriptor of its own: a mapping of a
- * locked one would keep its locks in a child that is being forked. The child does not inherit the mapping. Returns NULL with
- * errno. */
+ * locked one would keep its locks in a child that is being forked. (Through fd itself if there is none: a process may have given up its
+ * rights.) The child does not inherit the mapping. Returns NULL with errno. */
 void *folder_map(int fd, int access, size_t n, off_t at);
 
 /* Returns true if the folder has the name `name`. */

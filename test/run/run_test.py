@@ -142,6 +142,13 @@ class Run(unittest.TestCase):
     def test_a_daemon_may_close_all_descriptors(self):
         self.assertEqual(self.run_it('close-all', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
 
+    def test_a_daemon_may_give_up_its_rights(self):
+        if os.geteuid():
+            self.skipTest('only root has rights to give up')
+        self.assertEqual(self.run_it('drop-rights', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+        self.fill(b'a')
+        self.assertEqual(self.run_it('drop-rights', 'b'), 16 * 'b')
+
     def test_programs_that_are_started_find_what_was_stored(self):
         self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'programs'), (0, ''))
 

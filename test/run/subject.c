@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -495,6 +496,8 @@ static int step(const char *word)
                 return 0;
         return 1;
     }
+    if (strcmp(word, "drop-rights") == 0) /* as daemons do that are started by root */
+        return setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0;
     if (strcmp(word, "readers") == 0)
         return read_beside();
     if (strcmp(word, "end-in-sync") == 0 || strcmp(word, "end-in-fork") == 0)
