@@ -71,26 +71,26 @@ __asm__(".globl vfork\n"
 
 int call_execve(const char *path, char *const *words, char *const *environment)
 {
-    served_end();
+    served_end_here();
     return REAL(execve)(path, words, environment);
 }
 
 int call_execvpe(const char *file, char *const *words, char *const *environment)
 {
-    served_end();
+    served_end_here();
     return REAL(execvpe)(file, words, environment);
 }
 
 int call_fexecve(int fd, char *const *words, char *const *environment)
 {
-    served_end();
+    served_end_here();
     return REAL(fexecve)(fd, words, environment);
 }
 
 int call_execveat(int folder, const char *path, char *const *words, char *const *environment,
                   int flags)
 {
-    served_end();
+    served_end_here();
     return REAL(execveat)(folder, path, words, environment, flags);
 }
 

@@ -11,7 +11,7 @@
 #include "lib/run/served.h"
 
 #include "lib/file/table.h"
-#include "lib/sqlite/record.h"
+#include "lib/preload/record.h"
 
 #include "ato_engine.h"
 

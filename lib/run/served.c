@@ -3,8 +3,8 @@
 
 #include "lib/api/map.h"
 #include "lib/file/table.h"
+#include "lib/preload/record.h"
 #include "lib/run/calls.h"
-#include "lib/sqlite/record.h"
 
 #include "reflection/media/report.h"
 
@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ static struct refused {
 #define FAIR PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t lock = FAIR;
 static pid_t process; /* 0: this library is not set up yet */
+static bool is_ending;
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 static __thread int cancelling __attribute__((tls_model("initial-exec")));  /* as it was before */
 static __thread sigset_t masked __attribute__((tls_model("initial-exec"))); /* the same */
@@ -411,7 +413,7 @@ int served_commit(struct served *s, void *at, size_t n, int flags)
     if (size >= 0 && from >= end)
         return 0;
     const int r = size < 0 ? -1 : ato_msync(at, n < end - from ? n : end - from, flags);
-    if (r < 0)
+    if (r < 0 && !is_ending)
         served_say(SAID_COMMIT, "%s: what was stored is not committed: %s", s->path,
                    ato_errormsg());
     return r;
@@ -507,14 +509,40 @@ void served_end(void)
     served_leave();
 }
 
+/* Returns true if all that was stored to the file is committed; else it is lost. */
+static bool commit_at_end(struct served *s)
+{
+    char sentence[2 * PATH_MAX];
+    const bool good = served_commit_file(s) == 0;
+    (void)snprintf(sentence, sizeof(sentence),
+                   "%s: what was stored since its last sync is lost: at the end of the process it "
+                   "cannot be committed: %s",
+                   s->path, ato_errormsg());
+    if (!good && !record_loss(sentence))
+        served_say(SAID_LOSS, "%s", sentence);
+    return good;
+}
+
+void served_end_here(void)
+{
+    if (!served_is_here() || !served_enter(SERVED_TO_USE))
+        return;
+    is_ending = true;
+    for (struct served *s = all; s; s = s->next)
+        if (served_of(s->fd) == s)
+            (void)commit_at_end(s);
+    is_ending = false; /* exec() may fail */
+    served_leave();
+}
+
 void served_end_all(void)
 {
     if (!served_is_here() || !served_count || !served_enter(SERVED_TO_CHANGE))
         return;
-    calls_keep_addresses = true;
+    is_ending = calls_keep_addresses = true;
     for (struct served *s = all, *next; s; s = next) {
         next = s->next;
-        if (served_of(s->fd) == s)
+        if (served_of(s->fd) == s && commit_at_end(s))
             (void)served_drop(s);
     }
     served_leave();
@@ -541,5 +569,6 @@ static void __attribute__((constructor)) set_up(void)
 /* Before libato's own. Destructors of other libraries may store later: at_exit(). */
 static void __attribute__((destructor)) take_down(void)
 {
+    is_ending = true;
     served_end();
 }

@@ -106,8 +106,11 @@ int served_commit(struct served *s, void *at, size_t n, int flags);
 int served_commit_file(struct served *s);
 int served_commit_all(void);
 
-/* Commits all before this process becomes another program. Does nothing in a child of vfork(2). */
+/* Commits all before this process starts another program. Does nothing in a child of vfork(2). */
 void served_end(void);
+
+/* The same before it becomes another program: what cannot be committed is lost, which the record tells. */
+void served_end_here(void);
 
 /* The same before it ends; and the files become plain, unless other processes have them mapped. Threads may still store: not to the files. */
 void served_end_all(void);
@@ -123,6 +126,7 @@ int served_resize(struct served *s, off_t size, enum stores_size how, off_t *was
 enum served_said {
     SAID_REFUSED,
     SAID_COMMIT,
+    SAID_LOSS,
     SAID_FIXED,
     SAID_UNMAP,
     SAID_CHILD,

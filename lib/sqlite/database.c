@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "database.h"
 
+#include "lib/preload/record.h"
+
 #include "connection.h"
 #include "fault.h"
-#include "record.h"
 
 #include "ato_engine.h"
 

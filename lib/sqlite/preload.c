@@ -14,8 +14,9 @@
  * order that it was loaded with. So dlopen() here loads SQLite first.
  */
 #include "api.h"
-#include "record.h"
 #include "vfs.h"
+
+#include "lib/preload/record.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

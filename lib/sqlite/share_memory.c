@@ -6,7 +6,8 @@
 #include "fault.h"
 #include "locks.h"
 #include "mask.h"
-#include "record.h"
+
+#include "lib/preload/record.h"
 
 #include "ato_engine.h"
 

@@ -5,11 +5,12 @@
  */
 #include "vfs.h"
 
+#include "lib/preload/record.h"
+
 #include "connection.h"
 #include "database.h"
 #include "fault.h"
 #include "journals.h"
-#include "record.h"
 #include "share.h"
 #include "share_memory.h"
 

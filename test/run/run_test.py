@@ -166,6 +166,15 @@ class Run(unittest.TestCase):
                 self.fill(b'a')
                 self.assertEqual(self.run_it('b', end), 16 * 'b')
 
+    def test_says_what_an_end_could_not_commit(self):
+        for end in 'return', '_exit', 'exec':
+            with self.subTest(end):
+                self.fill(b'a')
+                got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'no-space', 'b', end)
+                self.assertEqual((got, self.pages()), (121, 16 * 'a'))
+                self.assertRegex(err, f'^ato: {self.file}: what was stored since its last sync is lost: [^\n]*\n$')
+        self.assertEqual(self.run_it('no-space', 'b', 'space', 'return'), 16 * 'b')
+
     def test_after_an_end_other_programs_may_write(self):
         for end in 'return', '_exit':
             with self.subTest(end):

@@ -496,6 +496,11 @@ static int step(const char *word)
                 return 0;
         return 1;
     }
+    if (strcmp(word, "no-space") == 0)
+        return signal(SIGXFSZ, SIG_IGN) != SIG_ERR &&
+               setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, RLIM_INFINITY}) == 0;
+    if (strcmp(word, "space") == 0)
+        return setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}) == 0;
     if (strcmp(word, "drop-rights") == 0) /* as daemons do that are started by root */
         return setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0;
     if (strcmp(word, "readers") == 0)

@@ -6,7 +6,7 @@
 #include "text.h"
 
 #include "lib/file/clock.h"
-#include "lib/sqlite/record.h"
+#include "lib/preload/record.h"
 
 #include "ato.h"
 

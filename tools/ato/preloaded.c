@@ -4,7 +4,7 @@
 #include "program.h"
 #include "text.h"
 
-#include "lib/sqlite/record.h"
+#include "lib/preload/record.h"
 #include "reflection/pairing/identity.h"
 
 #include <elf.h>
@@ -247,4 +247,13 @@ void preloaded_run(struct preloaded_end *end, const struct preloading *p,
     end->status = ended.status;
     if (outer)
         tell(outer, end->record);
+}
+
+int preloaded_end_status(const struct preloaded_end *end, const struct tool_request *request,
+                         int trouble)
+{
+    const int status = program_end_alike(end->status);
+    if (request->require && !end->record->opened)
+        return PRELOADED_IN_VAIN;
+    return status ? status : trouble;
 }

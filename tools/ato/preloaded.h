@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Runs a program into which the dynamic linker loads a library (LD_PRELOAD), and into its children: for programs that nobody can
- * change. Its processes note in a record (lib/sqlite/record.h) what they did through the library.
+ * change. Its processes note in a record (lib/preload/record.h) what they did through the library.
  *
  * Tells, as far as the program's file does, why no library can be loaded into it.
  */
@@ -17,7 +17,9 @@ struct record;
 /* Exit statuses. The last three as env(1): of the command itself, of a program that cannot be started, and of one that is not
  * there. */
 enum {
-    PRELOADED_IN_VAIN = 123, /* with --require: the program did nothing through the library */
+    PRELOADED_LOSS = 121,      /* what the program stored is not committed */
+    PRELOADED_NOT_PLAIN = 122, /* a file could not be made plain */
+    PRELOADED_IN_VAIN = 123,   /* with --require: the program did nothing through the library */
     PRELOADED_CANNOT_PREPARE = 125,
     PRELOADED_CANNOT_START = 126,
     PRELOADED_NOT_FOUND = 127
@@ -42,5 +44,9 @@ struct preloaded_end {
  * started; or if there is an obstacle, and the request says --require. */
 void preloaded_run(struct preloaded_end *end, const struct preloading *p,
                    const struct tool_request *request);
+
+/* Ends this process as the program ended, if by a signal; else returns the exit status: the program's, or, if that is 0, `trouble`. */
+int preloaded_end_status(const struct preloaded_end *end, const struct tool_request *request,
+                         int trouble);
 
 #endif

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `ato run`: runs a program whose shared mappings of files are mappings of libato. The dynamic linker loads
- * libato_run_preload.so (lib/run) into it and its children. They note in a record (lib/sqlite/record.h) for which files.
+ * libato_run_preload.so (lib/run) into it and its children. They note in a record (lib/preload/record.h) for which files.
  */
 #include "leftovers.h"
 #include "preloaded.h"
-#include "program.h"
+#include "text.h"
 #include "tool.h"
 
-#include "lib/sqlite/record.h"
+#include "lib/preload/record.h"
 
 #include <err.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct preloading preloading = {"libato_run_preload.so", "../../lib/run",
                                              "ATO_RUN_PATH", "ATO_RUN_RECORD"};
-
-enum { NOT_PLAIN = 122 }; /* the exit status; the others of this command are those of preloaded.h */
 
 /* Says why no file was mapped, as far as it is known. */
 static void report(const struct preloaded_end *end, const char *program)
@@ -35,19 +35,30 @@ static void report(const struct preloaded_end *end, const char *program)
               paths && *paths ? paths : "");
 }
 
+/* Says what is lost. Returns whether anything is. */
+static bool tell_losses(const struct record *r)
+{
+    bool any = false;
+    for (const char *at = NULL; (at = record_next(r, at));)
+        if (strncmp(at, RECORD_LOSS, strlen(RECORD_LOSS)) == 0) {
+            fputs("ato: ", stderr), text_put(stderr, at + strlen(RECORD_LOSS)), putc('\n', stderr);
+            any = true;
+        }
+    return any;
+}
+
 static int run(const struct tool_request *request)
 {
     static struct preloaded_end end;
     if (request->require ? setenv("ATO_RUN_REQUIRE", "1", 1) : unsetenv("ATO_RUN_REQUIRE"))
         err(PRELOADED_CANNOT_PREPARE, "cannot set ATO_RUN_REQUIRE");
     preloaded_run(&end, &preloading, request);
-    const bool good = leftovers_make_plain(end.record, "files");
+    const bool lost = tell_losses(end.record);
+    const bool plain = leftovers_make_plain(end.record, "files");
     if (!end.record->opened)
         report(&end, request->names[0]);
-    const int status = program_end_alike(end.status);
-    if (request->require && !end.record->opened)
-        return PRELOADED_IN_VAIN;
-    return status || good ? status : NOT_PLAIN;
+    const int trouble = plain ? 0 : PRELOADED_NOT_PLAIN;
+    return preloaded_end_status(&end, request, lost ? PRELOADED_LOSS : trouble);
 }
 
 const struct tool_command run_command = {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `ato sqlite`: runs a program whose SQLite uses libato's VFS by default. The dynamic linker loads
- * libato_sqlite_preload.so (lib/sqlite/preload.c) into it and its children. They note in a record (lib/sqlite/record.h) whether
+ * libato_sqlite_preload.so (lib/sqlite/preload.c) into it and its children. They note in a record (lib/preload/record.h) whether
  * they use the VFS, and for which databases.
  */
 #include "leftovers.h"
 #include "preloaded.h"
-#include "program.h"
 #include "tool.h"
 
-#include "lib/sqlite/record.h"
+#include "lib/preload/record.h"
 
 #include "ato.h"
 
@@ -28,8 +27,6 @@
 
 static const struct preloading preloading = {"libato_sqlite_preload.so", "../../lib/sqlite",
                                              "ATO_SQLITE_PATH", RECORD_VARIABLE};
-
-enum { NOT_PLAIN = 122 }; /* the exit status; the others of this command are those of preloaded.h */
 
 /* Returns whether SQLite is compiled into the program of that file. */
 static bool has_sqlite(const char *path)
@@ -83,10 +80,7 @@ static int run(const struct tool_request *request)
     const bool good = !request->tidy || leftovers_make_plain(end.record, "databases");
     if (!end.record->opened)
         report(&end, request->names[0]);
-    const int status = program_end_alike(end.status);
-    if (request->require && !end.record->opened)
-        return PRELOADED_IN_VAIN;
-    return status || good ? status : NOT_PLAIN;
+    return preloaded_end_status(&end, request, good ? 0 : PRELOADED_NOT_PLAIN);
 }
 
 const struct tool_command sqlite_command = {

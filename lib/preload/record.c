@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "record.h"
+#include "lib/preload/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,17 +114,21 @@ void record_set(size_t fact)
         __atomic_store_n((uint32_t *)((char *)r + fact), 1, __ATOMIC_RELAXED);
 }
 
-void record_entry(const char *entry)
+void record_database(dev_t device, ino_t inode, const char *path)
 {
     struct record *r = get();
-    if (r)
+    char entry[PATH_MAX + 64];
+    if (r && snprintf(entry, sizeof(entry), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode,
+                      path) < (int)sizeof(entry))
         record_add(r, entry);
 }
 
-void record_database(dev_t device, ino_t inode, const char *path)
+bool record_loss(const char *sentence)
 {
-    char entry[PATH_MAX + 64];
-    if (snprintf(entry, sizeof(entry), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode, path) <
-        (int)sizeof(entry))
-        record_entry(entry);
+    struct record *r = get();
+    char entry[2 * PATH_MAX];
+    (void)snprintf(entry, sizeof(entry), RECORD_LOSS "%s", sentence);
+    if (r)
+        record_add(r, entry);
+    return r;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the processes below a command tell it: `ato sqlite`, whether they use this VFS, and for which databases.
+ * What the processes below a command tell it: `ato sqlite`, whether they use the VFS, and for which databases; `ato run`, which files
+ * they have mapped.
  *
  * The record is memory that the command makes (memfd_create(2)) and all of its processes map. A variable names it in two ways:
  * by a path in the /proc folder of the command, for programs that close descriptors; and by the descriptor of that number in the
@@ -9,9 +10,10 @@
  *
  * Trust: all of these processes can write anything to it. So its reader checks what it finds. Its size is sealed.
  */
-#ifndef ATO_SQLITE_RECORD_H
-#define ATO_SQLITE_RECORD_H
+#ifndef ATO_LIB_PRELOAD_RECORD_H
+#define ATO_LIB_PRELOAD_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,10 +28,11 @@ enum { RECORD_BYTES = 1 << 20 };
 struct record {
     uint8_t token[16];
     /* Atomic, and only ever set: */
-    uint32_t loaded;  /* a process has preloaded the library */
-    uint32_t reached; /* SQLite has registered the VFS in a process */
-    uint32_t opened;  /* a process has opened a database through it */
-    uint32_t lost;    /* no room for another entry */
+    uint32_t loaded; /* a process has preloaded the library */
+    uint32_t
+        reached; /* SQLite has registered the VFS in a process; a process has made a mapping that may be served */
+    uint32_t opened; /* a process has opened a database through it, or mapped a file */
+    uint32_t lost;   /* no room for another entry */
     /* Bytes of `entries` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
     uint32_t used;
     char entries[RECORD_BYTES - 36]; /* strings; of each database "DEVICE:INODE:PATH", in decimal */
@@ -47,7 +50,9 @@ const char *record_next(const struct record *r, const char *at);
 
 /* For processes that may be below a command: in the record that the environment names, if there is one. */
 void record_set(size_t fact); /* offsetof() one of those that are only ever set */
-void record_entry(const char *entry);
 void record_database(dev_t device, ino_t inode, const char *path);
+/* A sentence of what is lost, which begins with a file's name. Returns false if there is no record. */
+bool record_loss(const char *sentence);
+#define RECORD_LOSS "lost:" /* what its entry begins with */
 
 #endif
