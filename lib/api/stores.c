@@ -525,6 +525,14 @@ static bool has_zeros(const struct tx *t)
     return any;
 }
 
+/* What the view's copy of the last page had behind the end, `was`, would be seen again. */
+static void clear_tail(const struct mapping *m, uint64_t was, uint64_t size)
+{
+    const uint64_t end = lesser(layout_pages(was) * PAGE_BYTES, size), at = was - m->offset;
+    if (was < end && was >= m->offset && at < m->reach)
+        memset(m->base + at, 0, end - was);
+}
+
 /* What was stored behind the end is forgotten. */
 static int trim(struct mapping *m)
 {
@@ -549,6 +557,9 @@ int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *wa
     int r = -1;
     if (t) {
         t->thread = thread_id();
+        /* As of a commit of its stores. Else a byte that the program stores later would count as not stored if the file had it there
+         * before it was cut. */
+        t->set.own_views = 1ull << m->view;
         r = resize_begin(t, m, asked < 0 ? 0 : (uint64_t)asked);
     }
     if (r == 0) {
@@ -558,6 +569,8 @@ int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *wa
         else if (how == STORES_AT_LEAST && size < *was)
             size = *was;
         r = resize(t, m, size);
+        if (r == 0)
+            clear_tail(m, (uint64_t)*was, (uint64_t)size);
     }
     const bool waits = r == 0 && t->resizes && t->size > file_size(m->file) && !has_zeros(t);
     if (r == 0 && !waits)

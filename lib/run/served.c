@@ -449,12 +449,7 @@ int served_resize(struct served *s, off_t size, enum stores_size how, off_t *was
         errno = EFBIG;
         return -1;
     }
-    const int r = stores_resize(table_find(s->base), size, how, was);
-    /* What was stored there before the file was cut would be seen again. */
-    const off_t n = r == 0 ? served_size(s) - *was : 0, page = 4096 - *was % 4096;
-    if (n > 0 && page < 4096)
-        memset(s->base + *was, 0, (size_t)(n < page ? n : page));
-    return r;
+    return stores_resize(table_find(s->base), size, how, was);
 }
 
 /* ---- fork and exit ---- */

@@ -197,6 +197,8 @@ class Run(unittest.TestCase):
         self.fill(b'a')
         self.assertEqual(self.run_it('b', 'cut-and-grow', 'msync', 'a', 'kill', status=KILLED), 16 * chr(0))
         self.fill(b'a')
+        self.assertEqual(self.run_it('b', 'msync', 'cut-grow-and-store', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+        self.fill(b'a')
         self.assertEqual(self.run_it('allocate', 'map-again', 'b', 'msync', 'a', 'kill', status=KILLED), 32 * 'b')
 
     def test_reads_and_writes_agree_with_the_mapping(self):

@@ -407,6 +407,10 @@ static int step(const char *word)
         return ftruncate(fd, PAGE + 100) == 0 && ftruncate(fd, SIZE) == 0 &&
                map[PAGE + 99] == 'b' && holds(map + PAGE + 100, SIZE - PAGE - 100, 0) &&
                memset(map, 0, PAGE + 100);
+    if (strcmp(word, "cut-grow-and-store") == 0) { /* what was there before */
+        map[PAGE] = 'b';
+        return ftruncate(fd, PAGE + 100) == 0 && ftruncate(fd, SIZE) == 0 && memset(map, 'b', SIZE);
+    }
     if (strcmp(word, "open-anew") == 0) /* cuts it, and makes it as long as it was */
         return close(open(path, O_RDWR | O_TRUNC)) == 0 && size_by_all() == 0 &&
                ftruncate(fd, SIZE) == 0 && map[0] == 0 && map[SIZE - 1] == 0;
