@@ -33,6 +33,7 @@ WITHIN(mmap64, mmap, void *, (void *at, size_t n, int prot, int flags, int fd, o
        prot, flags, fd, offset)
 WITHIN(msync, msync, int, (void *at, size_t n, int flags), at, n, flags)
 WITHIN(madvise, madvise, int, (void *at, size_t n, int advice), at, n, advice)
+WITHIN(mprotect, mprotect, int, (void *at, size_t n, int prot), at, n, prot)
 WITHIN(fsync, fsync, int, (int fd), fd)
 WITHIN(fdatasync, fdatasync, int, (int fd), fd)
 WITHIN(ftruncate64, ftruncate, int, (int fd, off_t size), fd, size)

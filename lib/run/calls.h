@@ -28,6 +28,7 @@
     X(mremap, void *, (void *at, size_t old, size_t n, int flags, ...))                            \
     X(msync, int, (void *at, size_t n, int flags))                                                 \
     X(madvise, int, (void *at, size_t n, int advice))                                              \
+    X(mprotect, int, (void *at, size_t n, int prot))                                               \
     X(fsync, int, (int fd))                                                                        \
     X(fdatasync, int, (int fd))                                                                    \
     X(sync_file_range, int, (int fd, off_t offset, off_t n, unsigned flags))                       \

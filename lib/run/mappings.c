@@ -257,6 +257,19 @@ int call_msync(void *at, size_t n, int flags)
     return r;
 }
 
+/* A commit reads the mapping, and gives its pages other rights meanwhile. */
+int call_mprotect(void *at, size_t n, int prot)
+{
+    if (!table_touches(at, n))
+        return REAL(mprotect)(at, n, prot);
+    if (prot == (PROT_READ | PROT_WRITE))
+        return 0;
+    served_say(SAID_FIXED, "mprotect() of a mapping of libato, which is readable and writable, is "
+                           "refused");
+    errno = EACCES;
+    return -1;
+}
+
 /* What would drop stores of a private mapping does nothing to a shared one. */
 int call_madvise(void *at, size_t n, int advice)
 {

@@ -269,6 +269,7 @@ class Run(unittest.TestCase):
 
     def test_says_what_is_refused(self):
         self.run_it('fixed', said='ato run: an mmap() with MAP_FIXED over a mapping of libato is refused\n')
+        self.run_it('protect', said='ato run: mprotect() of a mapping of libato, which is readable and writable, is refused\n')
 
     def test_other_files_are_untouched(self):
         got, err = self.say(ATO, 'run', '--path', self.dir + '/other', SUBJECT, self.file, 'half', 'kill')

@@ -532,6 +532,9 @@ static int step(const char *word)
         return pthread_create(&(pthread_t){0}, NULL, store_on, NULL) == 0;
     if (strcmp(word, "dontneed") == 0)
         return madvise(map, size, MADV_DONTNEED) == 0 && holds(map, size, 'b');
+    if (strcmp(word, "protect") == 0) /* or else a sync must not crash */
+        return mprotect(map, size, PROT_NONE) < 0 && errno == EACCES &&
+               mprotect(map, size, PROT_READ | PROT_WRITE) == 0 && msync(map, size, MS_SYNC) == 0;
     if (strcmp(word, "fixed") == 0)
         return mmap(map + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
                MAP_FAILED;
