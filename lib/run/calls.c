@@ -2,9 +2,11 @@
 #include "lib/run/calls.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 void *calls_real[CALL_COUNT];
 
@@ -70,6 +72,29 @@ static int keep(int fd, bool is_own)
     return fd;
 }
 
+/* Half of the numbers are left to the program. */
+static int dup_far(int fd)
+{
+    enum { FAR = 512 };
+    struct rlimit limit;
+    const rlim_t half = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : FAR;
+    return REAL(fcntl)(fd, F_DUPFD_CLOEXEC, half < FAR ? (int)half : FAR);
+}
+
+int calls_own(int fd)
+{
+    const int error = errno, moved = fd < 0 ? -1 : dup_far(fd);
+    if (moved >= 0)
+        REAL(close)(fd);
+    errno = error;
+    return keep(moved < 0 ? fd : moved, true);
+}
+
+int calls_own_here(int fd)
+{
+    return keep(fd, true);
+}
+
 int __wrap_close(int fd);
 int __wrap_close(int fd)
 {
@@ -94,7 +119,7 @@ int __wrap_open64(const char *path, int flags, ...)
     va_start(rest, flags);
     const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return keep(REAL(open)(path, flags, mode), true);
+    return calls_own(REAL(open)(path, flags, mode));
 }
 
 int __wrap_openat64(int folder, const char *path, int flags, ...);
@@ -104,13 +129,13 @@ int __wrap_openat64(int folder, const char *path, int flags, ...)
     va_start(rest, flags);
     const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return keep(REAL(openat)(folder, path, flags, mode), true);
+    return calls_own(REAL(openat)(folder, path, flags, mode));
 }
 
 int __wrap_shm_open(const char *name, int flags, mode_t mode);
 int __wrap_shm_open(const char *name, int flags, mode_t mode)
 {
-    return keep(REAL(shm_open)(name, flags, mode), true);
+    return calls_own(REAL(shm_open)(name, flags, mode));
 }
 
 int __wrap_fcntl64(int fd, int command, ...);
@@ -120,8 +145,10 @@ int __wrap_fcntl64(int fd, int command, ...)
     va_start(rest, command);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    const int r = REAL(fcntl)(fd, command, argument);
-    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? keep(r, true) : r;
+    int r = command == F_DUPFD_CLOEXEC ? dup_far(fd) : -1;
+    if (r < 0)
+        r = REAL(fcntl)(fd, command, argument);
+    return command == F_DUPFD_CLOEXEC ? calls_own_here(r) : r;
 }
 
 void *__wrap_mremap(void *at, size_t old, size_t n, int flags, ...);

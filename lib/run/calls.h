@@ -132,6 +132,11 @@ void *calls_find(enum call call);
 enum { CALLS_OWN_MOST = 1 << 16 }; /* from this number on none is known */
 bool calls_is_own(int fd);
 
+/* The descriptor becomes one of these. calls_own() moves it to a number that programs do not choose, and closes fd; calls_own_here() does not: the
+ * close() would drop the program's locks of fcntl(2). Return its number; -1 if fd is. Keep errno. */
+int calls_own(int fd);
+int calls_own_here(int fd);
+
 /* From now on what libato unmaps becomes memory of the process: a thread that still stores there does not fault. */
 extern bool calls_keep_addresses;
 

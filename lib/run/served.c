@@ -250,12 +250,16 @@ static bool map(struct served *s, void *at, uint64_t room)
 }
 
 /* Opens the file again: a duplicate would keep a lock of flock(2) after the program has closed its descriptor. */
-static int open_again(int fd)
+static int open_again(int fd, bool may_be_locked)
 {
+    struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char name[32];
     (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-    const int again = open(name, O_RDWR | O_CLOEXEC);
-    return again < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : again;
+    const int again = REAL(open)(name, O_RDWR | O_CLOEXEC);
+    if (again < 0)
+        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    may_be_locked &= fcntl(again, F_OFD_GETLK, &any) < 0 || any.l_type != F_UNLCK;
+    return may_be_locked ? calls_own_here(again) : calls_own(again);
 }
 
 struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, uint64_t end)
@@ -274,7 +278,7 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     strcpy(s->path, path);
     s->device = device;
     s->inode = inode;
-    s->fd = open_again(fd);
+    s->fd = open_again(fd, true);
     const bool known = s->fd >= 0 && statx(s->fd, "", AT_EMPTY_PATH, STATX_SIZE, &sx) == 0;
     s->length = known && sx.stx_size > end ? sx.stx_size : end;
     if (!known)
@@ -480,7 +484,7 @@ static void in_child(void)
     for (struct served *s = all, *next; s; s = next) {
         next = s->next;
         void *const base = s->base;
-        const int fd = open_again(s->fd);
+        const int fd = open_again(s->fd, false);
         if (fd >= 0) {
             close(s->fd);
             s->fd = fd;

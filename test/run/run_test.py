@@ -152,8 +152,10 @@ class Run(unittest.TestCase):
     def test_programs_that_are_started_find_what_was_stored(self):
         self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'programs'), (0, ''))
 
-    def test_says_that_a_descriptor_of_libato_is_not_replaced(self):
-        got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'replace-all', 'b', 'msync', 'a', 'kill')
+    def test_programs_may_choose_descriptors_and_those_of_libato_are_not_replaced(self):
+        self.assertEqual(self.run_it('replace-all', 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
+        self.fill(b'a')
+        got, err = self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'replace-high', 'b', 'msync', 'a', 'kill')
         self.assertEqual((got, self.pages()), (KILLED, 16 * 'b'))
         self.assertRegex(err, '^ato run: dup2\\(\\) onto descriptor [0-9]+ is refused: libato uses it\n$')
 

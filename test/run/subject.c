@@ -521,10 +521,16 @@ static int step(const char *word)
         return close_range(3, ~0u, 0) == 0 && open(path, O_RDONLY) == 3;
     }
     if (strcmp(word, "replace-all") == 0) {
-        for (int i = 3; i < 64; i++)
-            if (i != fd && dup2(STDIN_FILENO, i) < 0 && errno != EBUSY)
+        for (int i = 3; i < 256; i++)
+            if (i != fd && dup2(STDIN_FILENO, i) < 0)
                 return 0;
         return 1;
+    }
+    if (strcmp(word, "replace-high") == 0) {
+        int refused = 0;
+        for (int i = 256; i < 1024; i++)
+            refused += dup2(STDIN_FILENO, i) < 0 && errno == EBUSY;
+        return refused;
     }
     if (strcmp(word, "overflow") == 0)
         return pwrite(fd, "w", 1, LLONG_MAX) < 0 && (errno == EFBIG || errno == EINVAL);
