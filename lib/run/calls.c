@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -115,20 +114,14 @@ int __wrap_munmap(void *at, size_t n)
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...)
 {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
+    CALL_MODE(mode, flags);
     return calls_own(REAL(open)(path, flags, mode));
 }
 
 int __wrap_openat64(int folder, const char *path, int flags, ...);
 int __wrap_openat64(int folder, const char *path, int flags, ...)
 {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
+    CALL_MODE(mode, flags);
     return calls_own(REAL(openat)(folder, path, flags, mode));
 }
 

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -115,6 +116,13 @@ CALLS(DECLARE)
 /* Another name of the function, which the same source defines. */
 #define CALL_ALIAS(name, other)                                                                    \
     EXPORTED __typeof__(call_##name) call_##other __asm__(#other) __attribute__((alias(#name)))
+
+/* Of open(2) and the like: declares the mode, which is the argument behind the flags. */
+#define CALL_MODE(mode, flags)                                                                     \
+    va_list rest;                                                                                  \
+    va_start(rest, flags);                                                                         \
+    const mode_t mode = (flags) & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;              \
+    va_end(rest)
 
 enum call {
 #define NUMBER(name, result, parameters) CALL_##name,

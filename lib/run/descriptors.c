@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -252,20 +251,14 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
 
 int call_openat(int folder, const char *path, int flags, ...)
 {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
+    CALL_MODE(mode, flags);
     return open_at(folder, path, flags, mode);
 }
 CALL_ALIAS(openat, openat64);
 
 int call_open(const char *path, int flags, ...)
 {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
+    CALL_MODE(mode, flags);
     return open_at(AT_FDCWD, path, flags, mode);
 }
 CALL_ALIAS(open, open64);
@@ -291,41 +284,37 @@ int call_creat(const char *path, mode_t mode)
 }
 CALL_ALIAS(creat, creat64);
 
-static FILE *noted(FILE *stream)
+/* freopen(), or fopen() if there is no stream. */
+static FILE *open_stream(const char *path, const char *mode, FILE *stream)
 {
-    if (stream)
-        (void)served_note(fileno(stream));
-    return stream;
+    char other[16];
+    const bool cuts =
+        path && mode && *mode == 'w' && !strchr(mode, 'x') && strlen(mode) < sizeof(other) - 1;
+    served_recover(AT_FDCWD, path);
+    struct served *s = cuts ? served_enter_path(AT_FDCWD, path) : NULL;
+    if (s) {
+        (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
+        mode = other;
+    }
+    FILE *opened = stream ? REAL(freopen)(path, mode, stream) : REAL(fopen)(path, mode);
+    if (opened)
+        (void)served_note(fileno(opened));
+    if (opened && s && resize(s, 0, STORES_EXACTLY) < 0) {
+        const int error = errno;
+        (void)REAL(fclose)(opened);
+        errno = error;
+        opened = NULL;
+    }
+    if (s)
+        served_leave();
+    return opened;
 }
 
 FILE *call_fopen(const char *path, const char *mode)
 {
-    char other[16];
-    served_recover(AT_FDCWD, path);
-    struct served *s = mode && *mode == 'w' && strlen(mode) < sizeof(other) - 1
-                           ? served_enter_path(AT_FDCWD, path)
-                           : NULL;
-    if (!s)
-        return noted(REAL(fopen)(path, mode));
-    (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
-    FILE *stream = noted(REAL(fopen)(path, other));
-    if (stream && resize(s, 0, STORES_EXACTLY) < 0) {
-        const int error = errno;
-        (void)REAL(fclose)(stream);
-        errno = error;
-        stream = NULL;
-    }
-    served_leave();
-    return stream;
+    return open_stream(path, mode, NULL);
 }
 CALL_ALIAS(fopen, fopen64);
-
-FILE *call_freopen(const char *path, const char *mode, FILE *stream)
-{
-    served_recover(AT_FDCWD, path);
-    return noted(REAL(freopen)(path, mode, stream));
-}
-CALL_ALIAS(freopen, freopen64);
 
 /* Other ways to a descriptor. */
 #define GIVES(name, parameters, ...)                                                               \
@@ -443,14 +432,26 @@ int call_dup3(int fd, int as, int flags)
     return may_replace(fd, as) ? served_note(REAL(dup3)(fd, as, flags)) : -1;
 }
 
-int call_fclose(FILE *stream)
+static void leave_stream(FILE *stream)
 {
     if (__atomic_load_n(&served_count, __ATOMIC_RELAXED)) {
         (void)fflush(stream);
         leave(fileno(stream));
     }
+}
+
+int call_fclose(FILE *stream)
+{
+    leave_stream(stream);
     return REAL(fclose)(stream);
 }
+
+FILE *call_freopen(const char *path, const char *mode, FILE *stream)
+{
+    leave_stream(stream);
+    return open_stream(path, mode, stream);
+}
+CALL_ALIAS(freopen, freopen64);
 
 /* ---- locks ---- */
 

@@ -21,33 +21,32 @@ void call__exit(int status)
 }
 CALL_ALIAS(_exit, _Exit);
 
-int call_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                     const posix_spawnattr_t *attributes, char *const *words,
-                     char *const *environment)
-{
-    served_end();
-    return REAL(posix_spawn)(pid, path, actions, attributes, words, environment);
-}
-
-int call_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                      const posix_spawnattr_t *attributes, char *const *words,
-                      char *const *environment)
-{
-    served_end();
-    return REAL(posix_spawnp)(pid, file, actions, attributes, words, environment);
-}
-
-int call_system(const char *command)
-{
-    served_end();
-    return REAL(system)(command);
-}
-
-FILE *call_popen(const char *command, const char *mode)
-{
-    served_end();
-    return REAL(popen)(command, mode);
-}
+/* A child does not see what is not committed, and another program in this process does not have it. */
+#define STARTS(name, result, before, parameters, ...)                                              \
+    result call_##name parameters                                                                  \
+    {                                                                                              \
+        before();                                                                                  \
+        return REAL(name)(__VA_ARGS__);                                                            \
+    }
+STARTS(posix_spawn, int, served_end,
+       (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,
+        const posix_spawnattr_t *attributes, char *const *words, char *const *environment),
+       pid, path, actions, attributes, words, environment)
+STARTS(posix_spawnp, int, served_end,
+       (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,
+        const posix_spawnattr_t *attributes, char *const *words, char *const *environment),
+       pid, path, actions, attributes, words, environment)
+STARTS(system, int, served_end, (const char *command), command)
+STARTS(popen, FILE *, served_end, (const char *command, const char *mode), command, mode)
+STARTS(execve, int, served_end_here,
+       (const char *path, char *const *words, char *const *environment), path, words, environment)
+STARTS(execvpe, int, served_end_here,
+       (const char *file, char *const *words, char *const *environment), file, words, environment)
+STARTS(fexecve, int, served_end_here, (int fd, char *const *words, char *const *environment), fd,
+       words, environment)
+STARTS(execveat, int, served_end_here,
+       (int folder, const char *path, char *const *words, char *const *environment, int flags),
+       folder, path, words, environment, flags)
 
 /* It returns twice to its caller, so libc's has to find the caller's return address where that put it. */
 void *ends_before_vfork(void) __attribute__((used));
@@ -69,31 +68,6 @@ __asm__(".globl vfork\n"
         ".cfi_endproc\n"
         ".size vfork, . - vfork\n");
 
-int call_execve(const char *path, char *const *words, char *const *environment)
-{
-    served_end_here();
-    return REAL(execve)(path, words, environment);
-}
-
-int call_execvpe(const char *file, char *const *words, char *const *environment)
-{
-    served_end_here();
-    return REAL(execvpe)(file, words, environment);
-}
-
-int call_fexecve(int fd, char *const *words, char *const *environment)
-{
-    served_end_here();
-    return REAL(fexecve)(fd, words, environment);
-}
-
-int call_execveat(int folder, const char *path, char *const *words, char *const *environment,
-                  int flags)
-{
-    served_end_here();
-    return REAL(execveat)(folder, path, words, environment, flags);
-}
-
 EXPORTED int call_execv(const char *path, char *const *words) __asm__("execv");
 int call_execv(const char *path, char *const *words)
 {
@@ -107,44 +81,25 @@ int call_execvp(const char *file, char *const *words)
 }
 
 /* execl() and the like: `words` become the arguments up to NULL, and `rest` stands behind it. */
-#define COLLECT(words, first, rest)                                                                \
-    size_t count = 1;                                                                              \
-    va_list counted;                                                                               \
-    va_start(rest, first);                                                                         \
-    va_copy(counted, rest);                                                                        \
-    if (first)                                                                                     \
-        while (va_arg(counted, char *))                                                            \
+#define LISTS(name, call, environment_)                                                            \
+    EXPORTED int call_##name(const char *path, const char *first, ...) __asm__(#name);             \
+    int call_##name(const char *path, const char *first, ...)                                      \
+    {                                                                                              \
+        size_t count = 1;                                                                          \
+        va_list rest, counted;                                                                     \
+        va_start(rest, first);                                                                     \
+        va_copy(counted, rest);                                                                    \
+        while (first && va_arg(counted, char *))                                                   \
             count++;                                                                               \
-    va_end(counted);                                                                               \
-    char **words = alloca((count + 1) * sizeof(*words));                                           \
-    words[0] = (char *)(uintptr_t)first;                                                           \
-    for (size_t i = 1; i <= count; i++)                                                            \
-    words[i] = first ? va_arg(rest, char *) : NULL
-
-EXPORTED int call_execl(const char *path, const char *first, ...) __asm__("execl");
-int call_execl(const char *path, const char *first, ...)
-{
-    va_list rest;
-    COLLECT(words, first, rest);
-    va_end(rest);
-    return call_execve(path, words, environ);
-}
-
-EXPORTED int call_execlp(const char *file, const char *first, ...) __asm__("execlp");
-int call_execlp(const char *file, const char *first, ...)
-{
-    va_list rest;
-    COLLECT(words, first, rest);
-    va_end(rest);
-    return call_execvpe(file, words, environ);
-}
-
-EXPORTED int call_execle(const char *path, const char *first, ...) __asm__("execle");
-int call_execle(const char *path, const char *first, ...)
-{
-    va_list rest;
-    COLLECT(words, first, rest);
-    char *const *environment = va_arg(rest, char *const *);
-    va_end(rest);
-    return call_execve(path, words, environment);
-}
+        va_end(counted);                                                                           \
+        char **words = alloca((count + 1) * sizeof(*words));                                       \
+        words[0] = (char *)(uintptr_t)first;                                                       \
+        for (size_t i = 1; i <= count; i++)                                                        \
+            words[i] = first ? va_arg(rest, char *) : NULL;                                        \
+        char *const *environment = environment_;                                                   \
+        va_end(rest);                                                                              \
+        return call(path, words, environment);                                                     \
+    }
+LISTS(execl, call_execve, environ)
+LISTS(execlp, call_execvpe, environ)
+LISTS(execle, call_execve, va_arg(rest, char *const *))

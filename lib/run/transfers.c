@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { AT_POSITION = -1 }; /* as the offset: that of the descriptor */
+/* As the offset: that of the descriptor; and errors, which are EINVAL and EOPNOTSUPP. */
+enum { AT_POSITION = -1, INVALID = -2, UNSUPPORTED = -3 };
 
 /* The most that one call moves, as in the kernel. */
 static size_t sum(const struct iovec *v, int count)
@@ -52,9 +53,9 @@ static bool move(char *at, const struct iovec *v, size_t n, bool is_write)
     return is_good;
 }
 
-/* Returns the bytes that were moved; -1 with errno. Errors of the arguments are found by the call itself with no bytes. */
-static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int count, off_t offset,
-                        int flags, bool is_write)
+/* Returns the bytes that were moved; -1 with errno. */
+static ssize_t try_transfer(struct served *s, int fd, const struct iovec *v, int count,
+                            off_t offset, bool is_write)
 {
     const int access = REAL(fcntl)(fd, F_GETFL);
     if (access < 0 || access & O_PATH || (access & O_ACCMODE) == (is_write ? O_RDONLY : O_WRONLY)) {
@@ -62,7 +63,7 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
         return -1;
     }
     if (count < 0 || count > IOV_MAX || offset < AT_POSITION) {
-        errno = EINVAL;
+        errno = offset == UNSUPPORTED ? EOPNOTSUPP : EINVAL;
         return -1;
     }
     const bool moves = offset == AT_POSITION;
@@ -70,7 +71,7 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
     ssize_t r = -1;
     pthread_mutex_lock(&s->position);
     const off_t size = served_size(s);
-    const bool appends = is_write && (access & O_APPEND || flags & RWF_APPEND);
+    const bool appends = is_write && access & O_APPEND;
     off_t at = appends ? size : moves ? REAL(lseek)(fd, 0, SEEK_CUR) : offset, was = size;
     if (size < 0 || at < 0)
         goto end;
@@ -97,25 +98,16 @@ static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int cou
     r = (ssize_t)n;
 end:
     pthread_mutex_unlock(&s->position);
-    if (r > 0 && is_write && (access & O_DSYNC || flags & (RWF_DSYNC | RWF_SYNC)) &&
-        served_commit_file(s) < 0)
+    if (r > 0 && is_write && access & O_DSYNC && served_commit_file(s) < 0)
         r = -1;
     return r;
 }
 
-static ssize_t transfer_one(struct served *s, int fd, const void *bytes, size_t n, off_t offset,
-                            bool is_write)
+/* The same, and gives the lock back. */
+static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int count, off_t offset,
+                        bool is_write)
 {
-    const struct iovec v = {(void *)(uintptr_t)bytes, n};
-    const ssize_t r = transfer(s, fd, &v, 1, offset, 0, is_write);
-    served_leave();
-    return r;
-}
-
-static ssize_t transfer_all(struct served *s, int fd, const struct iovec *v, int count,
-                            off_t offset, int flags, bool is_write)
-{
-    const ssize_t r = transfer(s, fd, v, count, offset, flags, is_write);
+    const ssize_t r = try_transfer(s, fd, v, count, offset, is_write);
     served_leave();
     return r;
 }
@@ -123,7 +115,7 @@ static ssize_t transfer_all(struct served *s, int fd, const struct iovec *v, int
 /* An offset below 0 is an error, except of preadv2() and pwritev2(). */
 static off_t checked(off_t offset)
 {
-    return offset < 0 ? AT_POSITION - 1 : offset;
+    return offset < 0 ? INVALID : offset;
 }
 
 /* Nothing can be stored to pages that another thread commits. A system call fails there; a store of the program waits, and so does this.
@@ -136,43 +128,26 @@ static bool was_stopped(ssize_t r, void *to)
     return true;
 }
 
-ssize_t call_read(int fd, void *to, size_t n)
-{
-    struct served *s = served_enter_of(fd);
-    ssize_t r;
-    if (s)
-        return transfer_one(s, fd, to, n, AT_POSITION, false);
-    do {
-        r = REAL(read)(fd, to, n);
-    } while (was_stopped(r, to));
-    return r;
-}
-
-ssize_t call_pread(int fd, void *to, size_t n, off_t offset)
-{
-    struct served *s = served_enter_of(fd);
-    ssize_t r;
-    if (s)
-        return transfer_one(s, fd, to, n, checked(offset), false);
-    do {
-        r = REAL(pread)(fd, to, n, offset);
-    } while (was_stopped(r, to));
-    return r;
-}
+#define BYTES(name, is_write, at, parameters, ...)                                                 \
+    ssize_t call_##name parameters                                                                 \
+    {                                                                                              \
+        struct served *s = served_enter_of(fd);                                                    \
+        const struct iovec v = {(void *)(uintptr_t)bytes, n};                                      \
+        ssize_t r;                                                                                 \
+        if (s)                                                                                     \
+            return transfer(s, fd, &v, 1, at, is_write);                                           \
+        do {                                                                                       \
+            r = REAL(name)(__VA_ARGS__);                                                           \
+        } while (!(is_write) && was_stopped(r, v.iov_base));                                       \
+        return r;                                                                                  \
+    }
+BYTES(read, false, AT_POSITION, (int fd, void *bytes, size_t n), fd, bytes, n)
+BYTES(pread, false, checked(offset), (int fd, void *bytes, size_t n, off_t offset), fd, bytes, n,
+      offset)
+BYTES(write, true, AT_POSITION, (int fd, const void *bytes, size_t n), fd, bytes, n)
+BYTES(pwrite, true, checked(offset), (int fd, const void *bytes, size_t n, off_t offset), fd, bytes,
+      n, offset)
 CALL_ALIAS(pread, pread64);
-
-ssize_t call_write(int fd, const void *from, size_t n)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_one(s, fd, from, n, AT_POSITION, true) : REAL(write)(fd, from, n);
-}
-
-ssize_t call_pwrite(int fd, const void *from, size_t n, off_t offset)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_one(s, fd, from, n, checked(offset), true)
-             : REAL(pwrite)(fd, from, n, offset);
-}
 CALL_ALIAS(pwrite, pwrite64);
 
 /* Of a program that was compiled with _FORTIFY_SOURCE. */
@@ -187,48 +162,28 @@ ssize_t call___pread_chk(int fd, void *to, size_t n, off_t offset, size_t room)
 }
 CALL_ALIAS(__pread_chk, __pread64_chk);
 
-ssize_t call_readv(int fd, const struct iovec *v, int count)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, AT_POSITION, 0, false) : REAL(readv)(fd, v, count);
-}
-
-ssize_t call_preadv(int fd, const struct iovec *v, int count, off_t offset)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, checked(offset), 0, false)
-             : REAL(preadv)(fd, v, count, offset);
-}
+#define VECTORS(name, is_write, at, parameters, ...)                                               \
+    ssize_t call_##name parameters                                                                 \
+    {                                                                                              \
+        struct served *s = served_enter_of(fd);                                                    \
+        return s ? transfer(s, fd, v, count, at, is_write) : REAL(name)(__VA_ARGS__);              \
+    }
+VECTORS(readv, false, AT_POSITION, (int fd, const struct iovec *v, int count), fd, v, count)
+VECTORS(writev, true, AT_POSITION, (int fd, const struct iovec *v, int count), fd, v, count)
+VECTORS(preadv, false, checked(offset), (int fd, const struct iovec *v, int count, off_t offset),
+        fd, v, count, offset)
+VECTORS(pwritev, true, checked(offset), (int fd, const struct iovec *v, int count, off_t offset),
+        fd, v, count, offset)
+/* Programs go on with the calls above. */
+VECTORS(preadv2, false, flags ? UNSUPPORTED : offset,
+        (int fd, const struct iovec *v, int count, off_t offset, int flags), fd, v, count, offset,
+        flags)
+VECTORS(pwritev2, true, flags ? UNSUPPORTED : offset,
+        (int fd, const struct iovec *v, int count, off_t offset, int flags), fd, v, count, offset,
+        flags)
 CALL_ALIAS(preadv, preadv64);
-
-ssize_t call_preadv2(int fd, const struct iovec *v, int count, off_t offset, int flags)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, offset, flags, false)
-             : REAL(preadv2)(fd, v, count, offset, flags);
-}
-CALL_ALIAS(preadv2, preadv64v2);
-
-ssize_t call_writev(int fd, const struct iovec *v, int count)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, AT_POSITION, 0, true) : REAL(writev)(fd, v, count);
-}
-
-ssize_t call_pwritev(int fd, const struct iovec *v, int count, off_t offset)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, checked(offset), 0, true)
-             : REAL(pwritev)(fd, v, count, offset);
-}
 CALL_ALIAS(pwritev, pwritev64);
-
-ssize_t call_pwritev2(int fd, const struct iovec *v, int count, off_t offset, int flags)
-{
-    struct served *s = served_enter_of(fd);
-    return s ? transfer_all(s, fd, v, count, offset, flags, true)
-             : REAL(pwritev2)(fd, v, count, offset, flags);
-}
+CALL_ALIAS(preadv2, preadv64v2);
 CALL_ALIAS(pwritev2, pwritev64v2);
 
 /* ---- copies in the kernel ---- */
@@ -248,29 +203,18 @@ static bool prepare_copy(int from, int to)
     return s;
 }
 
-ssize_t call_sendfile(int to, int from, off_t *offset, size_t n)
-{
-    if (!prepare_copy(from, to))
-        return REAL(sendfile)(to, from, offset, n);
-    errno = EINVAL;
-    return -1;
-}
+#define COPIES(name, error, parameters, ...)                                                       \
+    ssize_t call_##name parameters                                                                 \
+    {                                                                                              \
+        if (!prepare_copy(from, to))                                                               \
+            return REAL(name)(__VA_ARGS__);                                                        \
+        errno = error;                                                                             \
+        return -1;                                                                                 \
+    }
+COPIES(sendfile, EINVAL, (int to, int from, off_t *at, size_t n), to, from, at, n)
+COPIES(copy_file_range, EXDEV,
+       (int from, off_t *at, int to, off_t *to_at, size_t n, unsigned flags), from, at, to, to_at,
+       n, flags)
+COPIES(splice, EINVAL, (int from, off_t *at, int to, off_t *to_at, size_t n, unsigned flags), from,
+       at, to, to_at, n, flags)
 CALL_ALIAS(sendfile, sendfile64);
-
-ssize_t call_copy_file_range(int from, off_t *from_offset, int to, off_t *to_offset, size_t n,
-                             unsigned flags)
-{
-    if (!prepare_copy(from, to))
-        return REAL(copy_file_range)(from, from_offset, to, to_offset, n, flags);
-    errno = EXDEV;
-    return -1;
-}
-
-ssize_t call_splice(int from, off_t *from_offset, int to, off_t *to_offset, size_t n,
-                    unsigned flags)
-{
-    if (!prepare_copy(from, to))
-        return REAL(splice)(from, from_offset, to, to_offset, n, flags);
-    errno = EINVAL;
-    return -1;
-}

@@ -69,7 +69,7 @@ class Run(unittest.TestCase):
     def test_an_unmapping_is_no_sync_but_the_close_after_it_is(self):
         self.assertEqual(self.run_it('b', 'munmap-part', 'map-again', 'kill', status=KILLED), 16 * 'a')
         self.assertEqual(self.run_it('b', 'munmap', 'kill', status=KILLED), 16 * 'a')
-        for close in 'close', 'close-range', 'replace':
+        for close in 'close', 'close-range', 'replace', 'freopen':
             self.fill(b'a')
             self.assertEqual(self.run_it('b', 'munmap', close, 'kill', status=KILLED), 16 * 'b')
         self.fill(b'a')
@@ -193,7 +193,7 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_it('b', 'grow', 'msync', 'a', 'kill', status=KILLED), 32 * 'b')
         self.fill(b'a')
         self.assertEqual(self.run_it('b', 'shrink', 'msync', 'kill', status=KILLED), 8 * 'b')
-        for how in 'open-anew', 'fopen-anew':
+        for how in 'open-anew', 'fopen-anew', 'freopen-anew':
             self.fill(b'a')
             self.assertEqual(self.run_it('b', how, 'b', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
         self.fill(b'a')

@@ -350,6 +350,10 @@ static int step(const char *word)
         return munmap(map + PAGE, PAGE) == 0;
     if (strcmp(word, "close") == 0)
         return close(fd) == 0;
+    if (strcmp(word, "freopen") == 0) /* closes it */
+        return freopen("/dev/null", "r", fdopen(fd, "r+")) != NULL;
+    if (strcmp(word, "freopen-anew") == 0)
+        return freopen(path, "w", stdin) && size_by_all() == 0 && ftruncate(fd, SIZE) == 0;
     if (strcmp(word, "close-range") == 0)
         return close_range((unsigned)fd, (unsigned)fd, 0) == 0;
     if (strcmp(word, "replace") == 0)
