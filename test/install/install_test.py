@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Can a program be built against the installed library, with nothing but pkg-config?
+"""Can a program be built against the installed library, with nothing but pkg-config or CMake?
 
 Installs the build into a folder of its own, compiles a C sample against the shared and the static
 library and a C++ sample against the shared one, runs them, and looks at what the library exports.
@@ -11,6 +11,7 @@ One line a claim; exits 1 if one does not hold.
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,27 @@ def try_sqlite(by_name, stage, data, pkg, place, strict, libraries):
         claim("SQLite's shell runs under ato sqlite", status == 0 and '"domain"' in text, text)
 
 
+def try_cmake(by_name, stage, data, version, libraries):
+    for name in ('libato-config.cmake', 'libato-config-version.cmake'):
+        claim(f'{name} is installed', name in by_name)
+    if not shutil.which('cmake'):
+        print('skipped  a project of CMake: there is no cmake')
+        return
+    names = ['shared', 'static'] + ['sqlite'] * ('libato_vfs.a' in by_name)
+    project, build = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'cmake'), os.path.join(stage, 'cmake-build')
+    status, text = run(['cmake', '-G', 'Ninja', '-S', project, '-B', build, '-DWITH_SQLITE=' + ('ON' if 'sqlite' in names else 'OFF'),
+                        '-DCMAKE_C_FLAGS=' + shlex.join(sanitizers()), '-Dlibato_DIR=' + os.path.dirname(by_name['libato-config.cmake'])],
+                       CC=shlex.join(CC))
+    if not claim('CMake finds the library', status == 0, text):
+        return
+    status, text = run(['cmake', '--build', build])
+    if not claim('a project of CMake builds', status == 0, text):
+        return
+    for name in names:
+        status, text = run([os.path.join(build, name), os.path.join(data, 'cmake-' + name)], **libraries if name != 'static' else {})
+        claim(f'what it built runs ({name})', status == 0 and text in (version + '\n', 'wholly or\n'), text)
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     with tempfile.TemporaryDirectory(prefix='ato-install-') as stage, \
@@ -95,7 +117,7 @@ def main():
             return
         found = [os.path.join(path, name) for path, _, names in os.walk(stage) for name in names]
         by_name = {os.path.basename(path): path for path in found if '/share/bash-completion/' not in path}
-        for name in ('ato.h', 'ato_engine.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc'):
+        for name in ('ato.h', 'ato_engine.h', 'libato.a', 'libato.so', 'libato.so.0', 'libato.pc', 'ato.5', 'ato.7'):
             claim(f'{name} is installed', name in by_name)
         if 'ato' in by_name:
             claim('the man page of ato is installed with it', 'ato.1' in by_name)
@@ -175,6 +197,7 @@ def main():
                   ('libato.so.0' in text) == ('shared' in what), text)
         if 'libato_sqlite.so' in by_name:
             try_sqlite(by_name, stage, data, pkg, place, strict, libraries)
+        try_cmake(by_name, stage, data, version, libraries)
         claim('nothing is left in .ato but the note', os.listdir(os.path.join(data, '.ato')) == ['README'])
 
 
