@@ -8,6 +8,8 @@ One line a claim; exits 1 if one does not hold.
 
     install_test.py <source folder> <build folder> <cc> <c++>
 """
+import fnmatch
+import glob
 import os
 import re
 import shlex
@@ -107,6 +109,27 @@ def try_cmake(by_name, stage, data, version, libraries):
         claim(f'what it built runs ({name})', status == 0 and text in (version + '\n', 'wholly or\n'), text)
 
 
+def try_debian(stage, found, names, version):
+    """Are the Debian packages in step? They take minutes to build: tools/packages."""
+    debian = os.path.join(SOURCE, 'debian')
+    with open(os.path.join(debian, 'changelog'), encoding='utf-8') as f:
+        claim(f'debian/changelog is of version {version}', f.readline().startswith(f'libato ({version}) '))
+    with open(os.path.join(debian, 'libato0.symbols'), encoding='utf-8') as f:
+        claim('debian/libato0.symbols names what the library exports', set(re.findall(r'^ (\w+)@', f.read(), re.M)) == names)
+    patterns = {}
+    for name in glob.glob(os.path.join(debian, '*.install')):
+        with open(name, encoding='utf-8') as f:
+            patterns.update({line.strip(): 0 for line in f})
+    wrong = []
+    for path in found:
+        path = re.sub(r'^/?(usr/local|usr)?/', 'usr/', path[len(stage):])
+        fit = [p for p in patterns if any(fnmatch.fnmatchcase(path, p + end) for end in ('', '/*'))]
+        patterns.update({p: 1 for p in fit})
+        wrong += [path] if len(fit) != 1 else []
+    claim('each installed file is in one of the Debian packages', not wrong, '\n'.join(wrong))
+    claim('the Debian packages name no file that is not installed', all(patterns.values()), str(patterns))
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     with tempfile.TemporaryDirectory(prefix='ato-install-') as stage, \
@@ -197,6 +220,8 @@ def main():
                   ('libato.so.0' in text) == ('shared' in what), text)
         if 'libato_sqlite.so' in by_name:
             try_sqlite(by_name, stage, data, pkg, place, strict, libraries)
+        if {'ato', 'libato_sqlite.so'} <= set(by_name) and 'x86_64-linux-gnu' in by_name['libato.so']:
+            try_debian(stage, found, names, version)
         try_cmake(by_name, stage, data, version, libraries)
         claim('nothing is left in .ato but the note', os.listdir(os.path.join(data, '.ato')) == ['README'])
 
