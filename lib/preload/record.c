@@ -114,21 +114,18 @@ void record_set(size_t fact)
         __atomic_store_n((uint32_t *)((char *)r + fact), 1, __ATOMIC_RELAXED);
 }
 
-void record_database(dev_t device, ino_t inode, const char *path)
+bool record_entry(const char *entry)
 {
     struct record *r = get();
-    char entry[PATH_MAX + 64];
-    if (r && snprintf(entry, sizeof(entry), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode,
-                      path) < (int)sizeof(entry))
-        record_add(r, entry);
-}
-
-bool record_loss(const char *sentence)
-{
-    struct record *r = get();
-    char entry[2 * PATH_MAX];
-    (void)snprintf(entry, sizeof(entry), RECORD_LOSS "%s", sentence);
     if (r)
         record_add(r, entry);
     return r;
+}
+
+void record_database(dev_t device, ino_t inode, const char *path)
+{
+    char entry[PATH_MAX + 64];
+    if (snprintf(entry, sizeof(entry), "%ju:%ju:%s", (uintmax_t)device, (uintmax_t)inode, path) <
+        (int)sizeof(entry))
+        (void)record_entry(entry);
 }

@@ -49,10 +49,11 @@ void record_add(struct record *r, const char *entry);
 const char *record_next(const struct record *r, const char *at);
 
 /* For processes that may be below a command: in the record that the environment names, if there is one. */
-void record_set(size_t fact); /* offsetof() one of those that are only ever set */
+void record_set(size_t fact);         /* offsetof() one of those that are only ever set */
+bool record_entry(const char *entry); /* false: there is none */
 void record_database(dev_t device, ino_t inode, const char *path);
-/* A sentence of what is lost, which begins with a file's name. Returns false if there is no record. */
-bool record_loss(const char *sentence);
-#define RECORD_LOSS "lost:" /* what its entry begins with */
+
+/* An entry of this and a sentence: stores to a file, which it names, are lost. */
+#define RECORD_LOSS "lost:"
 
 #endif

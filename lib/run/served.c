@@ -511,14 +511,15 @@ void served_end(void)
 /* Returns true if all that was stored to the file is committed; else it is lost. */
 static bool commit_at_end(struct served *s)
 {
-    char sentence[2 * PATH_MAX];
+    char entry[2 * PATH_MAX];
     const bool good = served_commit_file(s) == 0;
-    (void)snprintf(sentence, sizeof(sentence),
+    (void)snprintf(entry, sizeof(entry),
+                   RECORD_LOSS
                    "%s: what was stored since its last sync is lost: at the end of the process it "
                    "cannot be committed: %s",
                    s->path, ato_errormsg());
-    if (!good && !record_loss(sentence))
-        served_say(SAID_LOSS, "%s", sentence);
+    if (!good && !record_entry(entry))
+        served_say(SAID_LOSS, "%s", entry + strlen(RECORD_LOSS));
     return good;
 }
 
