@@ -30,12 +30,13 @@ struct record {
     /* Atomic, and only ever set: */
     uint32_t loaded; /* a process has preloaded the library */
     uint32_t
-        reached; /* SQLite has registered the VFS in a process; a process has made a mapping that may be served */
+        reached; /* a process has registered SQLite's VFS, or made a mapping that could be served */
+    uint32_t wanted; /* of ato run: one of a file that is to be served */
     uint32_t opened; /* a process has opened a database through it, or mapped a file */
     uint32_t lost;   /* no room for another entry */
     /* Bytes of `entries` that are taken; atomic. A writer takes its bytes, which are 0, and then fills them. */
     uint32_t used;
-    char entries[RECORD_BYTES - 36]; /* strings; of each database "DEVICE:INODE:PATH", in decimal */
+    char entries[RECORD_BYTES - 40]; /* strings; of each database "DEVICE:INODE:PATH", in decimal */
 };
 _Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the record");
 

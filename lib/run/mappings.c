@@ -115,7 +115,10 @@ static void *map(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         if (!is_writer || !sx.stx_nlink)
             return NULL;
         record_set(offsetof(struct record, reached));
-        if (!served_is_wanted(path) || is_of_libato(sx.stx_ino))
+        if (!served_is_wanted(path))
+            return NULL;
+        record_set(offsetof(struct record, wanted));
+        if (is_of_libato(sx.stx_ino))
             return NULL;
         if (served_is_refused(device, sx.stx_ino))
             return refuse(path, NULL, ENOTSUP, "it was refused before");

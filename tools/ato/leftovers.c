@@ -12,10 +12,13 @@
 
 #include <dirent.h>
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,9 +40,31 @@ static bool find_renamed(char now[PATH_MAX], const char *path, uintmax_t device,
     return found;
 }
 
+/* Returns whether one of the processes is below another command that makes the file plain: its variable names the command. */
+static bool has_other_command(const struct look_holders *h, const char *variable)
+{
+    const size_t n = strlen(variable);
+    char name[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    for (unsigned i = 0; i < h->count && !found; i++) {
+        int command = 0;
+        (void)snprintf(name, sizeof(name), "/proc/%u/environ", h->first[i].pid);
+        FILE *all = fopen(name, "re");
+        while (all && !found && getdelim(&line, &room, 0, all) > 0)
+            found = strncmp(line, variable, n) == 0 &&
+                    sscanf(line + n, "=/proc/%d/", &command) == 1 && command != getpid() &&
+                    (kill(command, 0) == 0 || errno == EPERM);
+        if (all)
+            fclose(all);
+    }
+    free(line);
+    return found;
+}
+
 /* Makes a file plain. Processes that died with the program may have it for a moment yet, of *left_ms milliseconds. Returns
  * false if it is left as it is, and no process has it mapped. Says why it is not plain. */
-static bool tidy_one(const char *entry, unsigned *left_ms)
+static bool tidy_one(const char *entry, unsigned *left_ms, const char *variable)
 {
     static const struct tool_request quiet = {.quiet = true};
     struct deployed d;
@@ -67,7 +92,8 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
         gc_shared_locks(fd);
         close(fd);
     }
-    if (d.o.result < MAPPED)
+    if (d.o.result < MAPPED ||
+        (d.o.result == MAPPED && variable && has_other_command(&d.holders, variable)))
         return true;
     fputs("ato: ", stderr), text_put(stderr, path);
     if (d.o.result == MAPPED) {
@@ -80,7 +106,7 @@ static bool tidy_one(const char *entry, unsigned *left_ms)
     return false;
 }
 
-bool leftovers_make_plain(const struct record *shared, const char *files)
+bool leftovers_make_plain(const struct record *shared, const char *files, const char *variable)
 {
     unsigned left_ms = 200;
     static struct record r; /* children that still run may change the shared one */
@@ -88,7 +114,7 @@ bool leftovers_make_plain(const struct record *shared, const char *files)
     memcpy(&r, shared, sizeof(r));
     ato_set_log(NULL, NULL); /* this uses the library: its log goes where ATO_LOG says */
     for (const char *at = NULL; (at = record_next(&r, at));)
-        good &= tidy_one(at, &left_ms);
+        good &= tidy_one(at, &left_ms, variable);
     if (shared->lost)
         warnx("the program had more %s than can be noted: 'ato deploy' makes the rest plain",
               files);

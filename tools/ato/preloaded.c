@@ -216,6 +216,7 @@ static void tell(struct record *outer, const struct record *r)
     outer->loaded |= r->loaded;
     outer->reached |= r->reached;
     outer->opened |= r->opened;
+    outer->wanted |= r->wanted;
     outer->lost |= r->lost;
     for (const char *at = NULL; (at = record_next(r, at));)
         record_add(outer, at);

@@ -27,12 +27,21 @@ static void report(const struct preloaded_end *end, const char *program)
         warnx("%s mapped no file through libato: %s", program,
               *end->obstacle ? end->obstacle : "the dynamic linker did not load libato into it");
     else if (!r->reached)
-        warnx("%s mapped no file through libato: it made no shared, writable mapping of a file",
+        warnx(
+            "%s mapped no file through libato: it made no shared, writable mapping of a file by "
+            "the C library (what a program maps by its own system calls, as in Go, is not served)",
+            program);
+    else if (r->wanted)
+        warnx("%s mapped no file through libato: of those that it mapped none could be served",
               program);
+    else if (paths && *paths)
+        warnx("%s mapped no file through libato: of those that it mapped none is at or below %s "
+              "(--path)",
+              program, paths);
     else
-        warnx("%s mapped no file through libato: of those that it mapped none could be served%s%s",
-              program, paths && *paths ? ", or none is at or below " : "",
-              paths && *paths ? paths : "");
+        warnx("%s mapped no file through libato: those that it mapped are below /dev, or by their "
+              "names memory of running programs; --path FILE includes one",
+              program);
 }
 
 /* Says what is lost. Returns whether anything is. */
@@ -54,7 +63,7 @@ static int run(const struct tool_request *request)
         err(PRELOADED_CANNOT_PREPARE, "cannot set ATO_RUN_REQUIRE");
     preloaded_run(&end, &preloading, request);
     const bool lost = tell_losses(end.record);
-    const bool plain = leftovers_make_plain(end.record, "files");
+    const bool plain = leftovers_make_plain(end.record, "files", preloading.record);
     if (!end.record->opened)
         report(&end, request->names[0]);
     const int trouble = plain ? 0 : PRELOADED_NOT_PLAIN;

@@ -77,7 +77,7 @@ static int run(const struct tool_request *request)
 {
     static struct preloaded_end end;
     preloaded_run(&end, &preloading, request);
-    const bool good = !request->tidy || leftovers_make_plain(end.record, "databases");
+    const bool good = !request->tidy || leftovers_make_plain(end.record, "databases", NULL);
     if (!end.record->opened)
         report(&end, request->names[0]);
     return preloaded_end_status(&end, request, good ? 0 : PRELOADED_NOT_PLAIN);
