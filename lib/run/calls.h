@@ -62,14 +62,10 @@
     X(fopen, FILE *, (const char *path, const char *mode))                                         \
     X(freopen, FILE *, (const char *path, const char *mode, FILE *stream))                         \
     X(shm_open, int, (const char *name, int flags, mode_t mode))                                   \
-    X(open_by_handle_at, int, (int mount, struct file_handle *handle, int flags))                  \
     X(dup, int, (int fd))                                                                          \
     X(dup2, int, (int fd, int as))                                                                 \
     X(dup3, int, (int fd, int as, int flags))                                                      \
-    X(pidfd_getfd, int, (int process, int fd, unsigned flags))                                     \
     X(recvmsg, ssize_t, (int fd, struct msghdr *message, int flags))                               \
-    X(recvmmsg, int,                                                                               \
-      (int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *patience))        \
     X(close, int, (int fd))                                                                        \
     X(close_range, int, (unsigned from, unsigned to, int flags))                                   \
     X(fclose, int, (FILE * stream))                                                                \

@@ -19,56 +19,31 @@
 
 int call_fsync(int fd)
 {
-    struct served *s = served_enter_of(fd);
-    if (s) {
-        const int r = served_commit_file(s);
-        served_leave();
-        if (r < 0)
-            return -1;
-    }
-    return REAL(fsync)(fd);
+    return served_commit_of(fd) < 0 ? -1 : REAL(fsync)(fd);
 }
 
 /* What was stored and written is durable with the commit. */
-static int commit_of(int fd)
-{
-    struct served *s = served_enter_of(fd);
-    if (!s)
-        return 1;
-    const int r = served_commit_file(s);
-    served_leave();
-    return r;
-}
-
 int call_fdatasync(int fd)
 {
-    const int r = commit_of(fd);
+    const int r = served_commit_of(fd);
     return r == 1 ? REAL(fdatasync)(fd) : r;
 }
 
 int call_sync_file_range(int fd, off_t offset, off_t n, unsigned flags)
 {
-    const int r = commit_of(fd);
+    const int r = served_commit_of(fd);
     return r == 1 ? REAL(sync_file_range)(fd, offset, n, flags) : r;
-}
-
-static void commit_all(void)
-{
-    if (served_enter(SERVED_TO_USE)) {
-        (void)served_commit_all();
-        served_leave();
-    }
 }
 
 int call_syncfs(int fd)
 {
-    commit_all();
+    served_end();
     return REAL(syncfs)(fd);
 }
 
 void call_sync(void)
 {
-    commit_all();
+    served_end();
     REAL(sync)();
 }
 
@@ -213,16 +188,13 @@ int call_statx(int folder, const char *path, int flags, unsigned mask, struct st
 
 off_t call_lseek(int fd, off_t offset, int whence)
 {
-    struct served *s = whence == SEEK_END || whence == SEEK_DATA || whence == SEEK_HOLE
-                           ? served_enter_of(fd)
-                           : NULL;
-    if (s && whence == SEEK_END) {
+    struct served *s = whence == SEEK_END ? served_enter_of(fd) : NULL;
+    if (s) {
         offset += served_size(s);
         whence = SEEK_SET;
-    } else if (s)
-        (void)served_commit_file(s);
-    if (s)
         served_leave();
+    } else if (whence == SEEK_DATA || whence == SEEK_HOLE)
+        (void)served_commit_of(fd);
     return REAL(lseek)(fd, offset, whence);
 }
 CALL_ALIAS(lseek, lseek64);
@@ -323,9 +295,7 @@ CALL_ALIAS(fopen, fopen64);
         return served_note(REAL(name)(__VA_ARGS__));                                               \
     }
 GIVES(shm_open, (const char *name, int flags, mode_t mode), name, flags, mode)
-GIVES(open_by_handle_at, (int mount, struct file_handle *handle, int flags), mount, handle, flags)
 GIVES(dup, (int fd), fd)
-GIVES(pidfd_getfd, (int process, int fd, unsigned flags), process, fd, flags)
 
 ssize_t call_recvmsg(int fd, struct msghdr *message, int flags)
 {
@@ -333,13 +303,6 @@ ssize_t call_recvmsg(int fd, struct msghdr *message, int flags)
     if (r >= 0 && message->msg_controllen)
         served_note_any();
     return r;
-}
-
-int call_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags,
-                  struct timespec *patience)
-{
-    served_note_any();
-    return REAL(recvmmsg)(fd, messages, n, flags, patience);
 }
 
 /* ---- closing ---- */
@@ -455,27 +418,19 @@ CALL_ALIAS(freopen, freopen64);
 
 /* ---- locks ---- */
 
-/* Before a lock of the file is given back: others who take it expect to see what was stored. */
-static void release(int fd)
-{
-    struct served *s = served_enter_of(fd);
-    if (!s)
-        return;
-    (void)served_commit_file(s);
-    served_leave();
-}
+/* Before a lock of the file is given back, it is committed: others who take it expect to see what was stored. */
 
 int call_flock(int fd, int operation)
 {
     if (operation & LOCK_UN)
-        release(fd);
+        (void)served_commit_of(fd);
     return REAL(flock)(fd, operation);
 }
 
 int call_lockf(int fd, int command, off_t n)
 {
     if (command == F_ULOCK)
-        release(fd);
+        (void)served_commit_of(fd);
     return REAL(lockf)(fd, command, n);
 }
 CALL_ALIAS(lockf, lockf64);
@@ -489,7 +444,7 @@ int call_fcntl(int fd, int command, ...)
     if ((command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
          command == F_OFD_SETLKW) &&
         ((struct flock *)argument)->l_type == F_UNLCK)
-        release(fd);
+        (void)served_commit_of(fd);
     const int r = REAL(fcntl)(fd, command, argument);
     return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? served_note(r) : r;
 }

@@ -175,13 +175,10 @@ void *call_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
     if (fd < 0 || flags & MAP_ANONYMOUS || !n || offset < 0 || offset % (off_t)PAGE ||
         n > 1ull << 46 || offset > 1ll << 46)
         ; /* not for libato, or an error */
-    else if (type == MAP_PRIVATE && served_enter(SERVED_TO_USE)) {
-        struct served *s = served_of(fd);
-        if (s)
-            (void)served_commit_file(s); /* it is to see what was stored before */
-        served_leave();
-    } else if (type != MAP_PRIVATE && (prot & PROT_WRITE || served_count) &&
-               served_enter(SERVED_TO_CHANGE)) {
+    else if (type == MAP_PRIVATE)
+        (void)served_commit_of(fd); /* it is to see what was stored before */
+    else if (type != MAP_PRIVATE && (prot & PROT_WRITE || served_count) &&
+             served_enter(SERVED_TO_CHANGE)) {
         p = map(at, n, prot, flags, fd, offset);
         served_leave();
     }

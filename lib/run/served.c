@@ -438,6 +438,15 @@ int served_commit_all(void)
     return r;
 }
 
+int served_commit_of(int fd)
+{
+    struct served *s = served_enter_of(fd);
+    const int r = s ? served_commit_file(s) : 1;
+    if (s)
+        served_leave();
+    return r;
+}
+
 off_t served_size(const struct served *s)
 {
     return ato_size(s->base);

@@ -106,7 +106,10 @@ int served_commit(struct served *s, void *at, size_t n, int flags);
 int served_commit_file(struct served *s);
 int served_commit_all(void);
 
-/* Commits all before this process starts another program. Does nothing in a child of vfork(2). */
+/* The same as served_commit_file() where there is no lock: of the descriptor's file. Returns 1 if it is not served. */
+int served_commit_of(int fd);
+
+/* Commits all, for example before this process starts another program. Does nothing in a child of vfork(2). Takes the lock, as those below. */
 void served_end(void);
 
 /* The same before it becomes another program: what cannot be committed is lost, which the record tells. */

@@ -192,12 +192,8 @@ CALL_ALIAS(pwritev2, pwritev64v2);
  * write() after these errors. */
 static bool prepare_copy(int from, int to)
 {
-    struct served *s = served_enter_of(from);
-    if (s) {
-        (void)served_commit_file(s);
-        served_leave();
-    }
-    s = served_enter_of(to);
+    (void)served_commit_of(from);
+    struct served *s = served_enter_of(to);
     if (s)
         served_leave();
     return s;
