@@ -117,7 +117,7 @@ enum ato_format {
  *              may, fails with EFAULT. Threads that store must not block SIGSEGV; a signal handler must not store there.
  *   Memory     Each page with stores is a copy in memory until its commit. It counts against the process's memory. As with mmap(2), an
  *              access to a hole of a file in memory (tmpfs) is SIGBUS if there is no space for it.
- *   Growth     by ato_ftruncate() belongs to the next commit, too. A shrink is at once.
+ *   Growth     by ato_ftruncate() belongs to the next commit, too. A shrink is at once, and so is a growth over what was cut off.
  *   The end    ato_munmap() commits, exit(3) and a kill do not.
  */
 #define ATO_PLAIN_STORES 0x400u
