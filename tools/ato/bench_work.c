@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libpmem.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <xmmintrin.h>
+#if HAVE_LIBPMEM
+#include <libpmem.h>
+#else /* map_floor() refuses persistent memory */
+#define pmem_memcpy_nodrain memcpy
+#define pmem_drain          _mm_sfence
+#endif
 
 /* Writes go to the first half of the file, reads to the second, whose slices stay at home. */
 #define HALF  (32ull << 20)
@@ -221,6 +226,11 @@ static int map_large(struct bench *b)
 
 static int map_floor(struct bench *b)
 {
+    if (!HAVE_LIBPMEM && b->domain == ATO_DOMAIN_PMEM)
+        return failed(b,
+                      "this ato was built without libpmem, with which it compares libato on "
+                      "persistent memory (%.500s)",
+                      b->folder);
     void *at = domain_map((enum persist_domain)b->domain, NULL, WORDS_END, PROT_READ | PROT_WRITE,
                           b->floor_fd, 0);
     if (at == MAP_FAILED)

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The module: exceptions, types, and in which processes it is refused. */
+#include "module.h"
+
+#include <pthread.h>
+#include <string.h>
+
+PyTypeObject *map_type, *transaction_type, *snapshot_type, *stat_type;
+PyObject *error, *denied, *refused, *stale, *timed_out;
+unsigned forks;
+
+PyObject *fail(int number)
+{
+    PyObject *class = error, *sentence = PyUnicode_DecodeFSDefault(ato_errormsg()), *e;
+    switch (number) {
+    case EACCES:
+    case EPERM:
+        class = denied;
+        break;
+    case EAGAIN:
+        class = refused;
+        break;
+    case ESTALE:
+        class = stale;
+        break;
+    case ETIMEDOUT:
+        class = timed_out;
+        break;
+    }
+    if (sentence && (e = PyObject_CallFunction(class, "iO", number, sentence))) {
+        PyErr_SetObject(class, e);
+        Py_DECREF(e);
+    }
+    Py_XDECREF(sentence);
+    return NULL;
+}
+
+PyObject *itself(PyObject *self, PyObject *none)
+{
+    (void)none;
+    Py_INCREF(self);
+    return self;
+}
+
+void free_object(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyTypeObject *make_type(PyObject *module, const char *name, int bytes, PyType_Slot *slots)
+{
+    PyType_Spec spec = {name, bytes, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type && PyModule_AddObjectRef(module, strchr(name, '.') + 1, type) < 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+static PyObject *make_error(PyObject *module, const char *name, PyObject *also, const char *what)
+{
+    PyObject *bases =
+        also && error ? PyTuple_Pack(2, error, also) : PyTuple_Pack(1, error ? error : also);
+    PyObject *class = bases ? PyErr_NewExceptionWithDoc(name, what, bases, NULL) : NULL;
+    Py_XDECREF(bases);
+    if (class && PyModule_AddObjectRef(module, strchr(name, '.') + 1, class) < 0)
+        Py_CLEAR(class);
+    return class;
+}
+
+static int set_up(PyObject *module)
+{
+    if (map_type || PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ato can be imported once in a process, in its main interpreter: "
+                        "subinterpreters cannot use it");
+        return -1;
+    }
+    if (strcmp(ato_version(), VERSION) != 0) {
+        PyErr_Format(PyExc_ImportError,
+                     "the process has loaded libato %s already, and this package needs its own "
+                     "(%s): start it without LD_PRELOAD or LD_LIBRARY_PATH, or install the package "
+                     "of that version",
+                     ato_version(), VERSION);
+        return -1;
+    }
+    (void)((error = make_error(module, "ato.Error", PyExc_OSError,
+                               "A call of libato failed. errno says how, strerror is its "
+                               "sentence. Nothing has changed,\nexcept after EIO.")) &&
+           (denied = make_error(module, "ato.Denied", PyExc_PermissionError,
+                                "EACCES: no permission, or the map is read-only.")) &&
+           (refused = make_error(module, "ato.Refused", PyExc_BlockingIOError,
+                                 "EAGAIN: others were in the way; try again.")) &&
+           (stale = make_error(module, "ato.Stale", NULL,
+                               "ESTALE: another program has changed the file, or the snapshot was "
+                               "given up.")) &&
+           (timed_out = make_error(module, "ato.TimedOut", PyExc_TimeoutError,
+                                   "ETIMEDOUT: others held a page for too long; try again.")) &&
+           (transaction_type =
+                make_type(module, "ato.Transaction", transaction_bytes, transaction_slots)) &&
+           (snapshot_type = make_type(module, "ato.Snapshot", snapshot_bytes, snapshot_slots)) &&
+           (stat_type = PyStructSequence_NewType(&stat_desc)) &&
+           PyModule_AddObjectRef(module, "Stat", (PyObject *)stat_type) == 0 &&
+           PyModule_AddStringConstant(module, "__version__", VERSION) == 0 &&
+           (errno = pthread_atfork(NULL, NULL, map_after_fork)) == 0 &&
+           (map_type = make_type(module, "ato.Map", sizeof(Map), map_slots)));
+    if (!map_type && !PyErr_Occurred())
+        PyErr_SetFromErrno(PyExc_OSError);
+    return map_type ? 0 : -1;
+}
+
+PyMODINIT_FUNC PyInit__ato(void);
+PyMODINIT_FUNC PyInit__ato(void)
+{
+    static PyMethodDef functions[] = {{"open_map", map_open, METH_VARARGS, "For ato.map() only."},
+                                      {NULL, NULL, 0, NULL}};
+    static PyModuleDef_Slot slots[] = {{Py_mod_exec, SLOT(set_up)}, {0, NULL}};
+    static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                     .m_name = "ato._ato",
+                                     .m_methods = functions,
+                                     .m_slots = slots};
+    return PyModuleDef_Init(&definition);
+}
