@@ -235,6 +235,21 @@ class PowerCuts : public testing::TestWithParam<FileSystem>
             r.first.empty() ? "" : (r.first + "\n").c_str());
         return r;
     }
+    // In every second story some of the parts are relaxed.
+    void keep(const std::vector<Part> &parts, const std::vector<size_t> &relaxed, unsigned images)
+    {
+        SCOPED_TRACE(rig::replay());
+        for (unsigned left = rig::rounds(images), turn = 0; left; turn++) {
+            std::vector<Part> story = parts;
+            for (size_t i : relaxed) // a short run has one story
+                story[i].relaxed = ((rig::seed() >> 16) + turn) % 2;
+            const unsigned n = std::min(left, 120u);
+            const Result r = run(story, 120, Fault::None, n, UINT32_MAX, rig::seed() + turn);
+            EXPECT_EQ(r.wrong, 0u) << r.first;
+            EXPECT_LE(r.refused, n / 50 + 1) << "images that the kernel cannot mount";
+            left -= n;
+        }
+    }
 };
 
 static const std::vector<Part> USES = {
@@ -243,28 +258,21 @@ static const std::vector<Part> USES = {
     {Way::Region, "regions", 24 * 4096, 20 * 4096},
     {Way::Database, "database", 0, 0},
 };
-// Some of them relaxed.
-static const std::vector<Part> RELAXED = [] {
-    std::vector<Part> parts = USES;
-    for (size_t i : {0, 2, 3})
-        parts[i].relaxed = true;
-    return parts;
-}();
+static const std::vector<Part> STORES = {
+    {Way::Region, "stores", 0, 8 * 4096},
+    {Way::Stores, "stores", 8 * 4096, 8 * 4096 + 500},
+};
 static const std::vector<Part> FILES(USES.begin(), USES.end() - 1);
 static const std::vector<Part> PLAIN = {{Way::Plain, "plain", 0, 24 * 4096}};
 
 TEST_P(PowerCuts, KeepWhatIsAcknowledged)
 {
-    SCOPED_TRACE(rig::replay());
-    for (unsigned left = rig::rounds(160), turn = 0; left; turn++) {
-        const unsigned images = std::min(left, 120u);
-        const bool relaxed = ((rig::seed() >> 16) + turn) % 2; // a short run has one story
-        const Result r =
-            run(relaxed ? RELAXED : USES, 120, Fault::None, images, UINT32_MAX, rig::seed() + turn);
-        EXPECT_EQ(r.wrong, 0u) << r.first;
-        EXPECT_LE(r.refused, images / 50 + 1) << "images that the kernel cannot mount";
-        left -= images;
-    }
+    keep(USES, {0, 2, 3}, 120);
+}
+
+TEST_P(PowerCuts, KeepWhatSyncsOfPlainStoresLeft)
+{
+    keep(STORES, {0}, 60);
 }
 
 // The control: the same steps through mmap() and msync().
@@ -277,7 +285,8 @@ TEST_P(PowerCuts, TearPlainMappings)
 TEST_P(PowerCuts, ShowThatCommitsAreNotSynced)
 {
     SCOPED_TRACE(rig::replay());
-    EXPECT_GT(run(FILES, 60, Fault::SyncOfLog, 200, 1).wrong, 0u);
+    for (const std::vector<Part> &parts : {FILES, STORES})
+        EXPECT_GT(run(parts, 60, Fault::SyncOfLog, 200, 1).wrong, 0u);
 }
 
 TEST_P(PowerCuts, ShowThatCheckpointsDoNotSyncTheFile)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "story.h"
+#include "steps.h"
 
 #include "model/rig.h"
 #include "sqlite/sql.h"
 #include "support/child.h"
-#include "support/mapped.h"
 
 extern "C" {
 #include "reflection/media/fsops.h"
@@ -25,8 +24,6 @@ namespace powercut
 
 using namespace support;
 
-constexpr size_t PAGE = 4096, LONGEST = 48 * PAGE;
-
 struct Board {
     struct {
         std::atomic<unsigned> begun, done, told; // steps
@@ -37,172 +34,7 @@ struct Board {
     char why[600];
 };
 
-// ---- steps of bytes -----------------------------------------------------------------------------
-
-enum class What { Write, Ranges, Transaction, Eager, Sync, Resize, Deploy, MapAgain, MakePlain };
-
-struct Step {
-    What what;
-    unsigned seed; // of its bytes
-    std::vector<std::pair<size_t, size_t>> ranges;
-    size_t size;  // of the file from this step on; 0: as before
-    bool shrinks; // it is less than before
-
-    Bytes bytes(size_t range) const
-    {
-        return pattern(ranges[range].second, seed + static_cast<unsigned>(range));
-    }
-    bool is_durable() const // also where commits are relaxed
-    {
-        return (what >= What::Eager && what != What::Resize) || shrinks;
-    }
-};
-
-// The same for a seed, however often and in which process it is asked.
-static std::vector<Step> steps_of(const Part &part, uint64_t seed)
-{
-    const struct {
-        What what;
-        unsigned weight, ranges;
-        size_t longest;
-        bool of_file;
-    } kinds[] = {{What::Write, 40, 1, PAGE, false},
-                 {What::Write, 10, 1, 5 * PAGE, false},
-                 {What::Write, 2, 1, LONGEST, false},
-                 {What::Ranges, 10, 6, PAGE, false},
-                 {What::Transaction, 15, 8, 2 * PAGE, false},
-                 {What::Eager, 5, 1, 2 * PAGE, true},
-                 {What::Sync, 12, 0, 0, false},
-                 {What::Resize, 12, 0, 0, true},
-                 {What::Deploy, 4, 0, 0, true},
-                 {What::MapAgain, 4, 0, 0, true},
-                 {What::MakePlain, 4, 0, 0, true}};
-    rig::Random random(seed);
-    std::vector<Step> all;
-    size_t size = part.n;
-    while (all.size() < MOST_STEPS) {
-        const auto &kind = random.weighted(kinds);
-        if (kind.of_file && part.way != Way::File)
-            continue;
-        Step step = {kind.what, static_cast<unsigned>(random.next()), {}, 0, false};
-        const bool resizes = kind.what == What::Transaction && part.way == Way::File;
-        if (kind.what == What::Resize || (resizes && random.chance(30))) {
-            step.size = random.within(PAGE / 2, LONGEST);
-            step.shrinks = step.size < size;
-            size = step.size;
-        }
-        for (uint64_t n = kind.ranges ? random.within(1, kind.ranges) : 0; n; n--) {
-            const size_t bytes = random.log_uniform(std::min(kind.longest, size));
-            step.ranges.emplace_back(part.at + random.below(size - bytes + 1), bytes);
-        }
-        all.push_back(step);
-    }
-    return all;
-}
-
-// The part's bytes after so many steps.
-static Bytes content_after(const Part &part, const std::vector<Step> &steps, unsigned n)
-{
-    Bytes all = pattern(part.n, 0);
-    for (unsigned i = 0; i < n; i++) {
-        if (steps[i].size)
-            all.resize(steps[i].size);
-        for (size_t r = 0; r < steps[i].ranges.size(); r++) {
-            const Bytes bytes = steps[i].bytes(r);
-            std::copy(bytes.begin(), bytes.end(),
-                      all.begin() + static_cast<long>(steps[i].ranges[r].first - part.at));
-        }
-    }
-    return all;
-}
-
-static void must(bool good, const std::string &what)
-{
-    if (!good)
-        throw std::runtime_error(what + ": " + ato_errormsg());
-}
-
-// A file that is mapped with libato.
-class Hand
-{
-  public:
-    explicit Hand(const std::string &path, bool relaxed = false) : path_(path), relaxed_(relaxed)
-    {
-        map();
-    }
-    void map()
-    {
-        ato_options how = options(ATO_DOMAIN_DISK);
-        how.flags |= relaxed_ ? ATO_RELAXED : 0;
-        m_ = std::make_unique<Mapped>(path_, how, LONGEST);
-        must(!!*m_, "map " + path_);
-    }
-    void unmap(int mode)
-    {
-        must(m_->unmap(mode) == 0, "unmap " + path_);
-    }
-    void act(const Step &step)
-    {
-        std::vector<Bytes> bytes;
-        std::vector<ato_iovec> ranges;
-        for (size_t r = 0; r < step.ranges.size(); r++) {
-            bytes.push_back(step.bytes(r));
-            ranges.push_back({m_->base + step.ranges[r].first, bytes[r].data(), bytes[r].size()});
-        }
-        switch (step.what) {
-        case What::Write:
-            must(ato_memcpy(ranges[0].dst, ranges[0].src, ranges[0].n), "ato_memcpy");
-            break;
-        case What::Eager:
-            must(ato_memcpy_opt(ranges[0].dst, ranges[0].src, ranges[0].n, ATO_EAGER), "eager");
-            break;
-        case What::Sync:
-            must(ato_msync(m_->base, 1, MS_SYNC) == 0, "ato_msync");
-            break;
-        case What::Ranges:
-            must(ato_writev(ranges.data(), static_cast<int>(ranges.size()), 0) == 0, "ato_writev");
-            break;
-        case What::Transaction: {
-            ato_tx *tx = ato_tx_begin(0);
-            must(tx && (!step.size ||
-                        ato_tx_ftruncate(tx, m_->base, static_cast<off_t>(step.size)) == 0),
-                 "ato_tx_ftruncate");
-            for (const ato_iovec &r : ranges)
-                must(ato_tx_memcpy(tx, r.dst, r.src, r.n, 0), "ato_tx_memcpy");
-            must(ato_tx_commit(tx) == 0, "ato_tx_commit");
-            break;
-        }
-        case What::Resize:
-            must(ato_ftruncate(m_->base, static_cast<off_t>(step.size)) == 0, "ato_ftruncate");
-            break;
-        case What::Deploy:
-            must(ato_deploy(m_->base, 1) == 0, "ato_deploy");
-            break;
-        case What::MapAgain:
-        case What::MakePlain:
-            unmap(step.what == What::MapAgain ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
-            map();
-            break;
-        }
-    }
-    Bytes read()
-    {
-        const size_t n = m_->stat().size;
-        const Bytes all = m_->read(0, n);
-        must(all.size() == n, "read " + path_);
-        return all;
-    }
-    void leave() // it stays mapped
-    {
-        m_.release();
-    }
-
-  private:
-    const std::string path_;
-    const bool relaxed_;
-    std::unique_ptr<Mapped> m_;
-};
-
+// By mmap() and msync(): the control.
 static void act_plainly(char *file, size_t bytes, const Step &step)
 {
     for (size_t r = 0; r < step.ranges.size(); r++)
@@ -358,7 +190,7 @@ std::string Story::play(Disk &disk, unsigned steps, Fault fault)
         for (unsigned i = 0; i < steps; i++) {
             notes.begun_at[i] = disk.tape->count;
             notes.begun = i + 1;
-            bool is_durable = !part.relaxed || all[i].is_durable();
+            bool is_durable = all[i].is_durable(part);
             if (part.way == Way::Database) {
                 if (i == 0)
                     db = sql::Db(path);
@@ -372,7 +204,7 @@ std::string Story::play(Disk &disk, unsigned steps, Fault fault)
                 act_plainly(plain, part.n, all[i]);
             } else {
                 if (i == 0)
-                    hand = std::make_unique<Hand>(path, part.relaxed);
+                    hand = std::make_unique<Hand>(path, part, part.relaxed);
                 hand->act(all[i]);
             }
             notes.done_at[i] = disk.tape->count;
@@ -442,10 +274,13 @@ class Survey
   private:
     void make_file(Story::Then then)
     {
-        Hand hand(path_);
+        Hand hand(path_, part_, false);
         judge(hand.read());
         if (then == Story::GoOn) {
-            hand.act(all_[steps_.most]);
+            Step next = all_[steps_.most];
+            if (next.what == What::Async || next.what == What::Wait || next.what == What::Grow)
+                next.what = What::Sync; // durable at once
+            hand.act(next);
             steps_.more_at = disk_.tape->count;
             hand.unmap(ATO_UNMAP_FAST);
             hand.map();
@@ -480,10 +315,9 @@ class Survey
     }
     Bytes region_of(const Bytes &file) const
     {
-        if (part_.way == Way::File)
-            return file;
-        const size_t end = part_.at + part_.n;
-        return file.size() < end ? Bytes() : Bytes(&file[part_.at], &file[0] + end);
+        const size_t end = part_.has_end() ? file.size() : part_.at + part_.n;
+        return end < part_.at || file.size() < end ? Bytes()
+                                                   : Bytes(&file[part_.at], &file[0] + end);
     }
     void judge(const Bytes &file)
     {

@@ -20,6 +20,7 @@ namespace powercut
 enum class Way {
     Region,   // libato, within its region: writes, ranges, transactions
     File,     // libato, a whole file: also changes of its size, checkpoints, unmaps of both kinds
+    Stores,   // plain stores, from `at` to the end of a file: the same, and relaxed commits
     Database, // SQLite, through the VFS: transactions, closes, VACUUM
     Plain,    // the control: mmap() and msync()
 };
@@ -27,8 +28,12 @@ enum class Way {
 struct Part {
     Way way;
     std::string file;
-    size_t at, n;         // the region; of a file: its size at first
+    size_t at, n;         // the region; with the end of a file: its size at first
     bool relaxed = false; // its commits, until a step makes them durable
+    bool has_end() const
+    {
+        return way == Way::File || way == Way::Stores;
+    }
 };
 
 // What the library leaves out.
