@@ -270,6 +270,9 @@ static void set_synchronous(struct connection *c, const char *word)
         c->pending.relaxed |= sqlite3_stricmp(word, relaxed[i]) == 0;
 }
 
+/* Of newer versions than the one that this is compiled with. */
+enum { NULL_IO = 43, BLOCK_ON_CONNECT = 44 };
+
 static int control(struct connection *c, int what, void *arg)
 {
     int r;
@@ -329,6 +332,9 @@ static int control(struct connection *c, int what, void *arg)
             set_synchronous(c, ((char **)arg)[2]);
         r = pragma(c, arg);
         return r == SQLITE_NOTFOUND ? c->below->xFileControl(c->file, what, arg) : r;
+    case NULL_IO: /* closes the file, and with that drops the process's locks on it */
+    case BLOCK_ON_CONNECT: /* waits in the kernel for SHARED, which others refuse as long as they have the database open */
+        return SQLITE_NOTFOUND;
     default:
         r = c->below->xFileControl(c->file, what, arg);
         if (r == SQLITE_OK && what == SQLITE_FCNTL_VFSNAME)

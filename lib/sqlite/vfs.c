@@ -118,6 +118,7 @@ static int begin(const char *only_below)
         return fault(SQLITE_NOMEM, "no memory for the paths of databases");
     below = unix_vfs;
     ato = *below;
+    ato.iVersion = 3; /* a newer one may have functions behind those that are copied */
     ato.zName = "ato";
     connection_offset = (size_t)below->szOsFile;
     ato.szOsFile += (int)sizeof(struct connection *);

@@ -18,9 +18,13 @@ TEST(SqliteExtension, RegistersTheVfsAndLeavesTheDefaultAlone)
     char *why = nullptr;
     ASSERT_EQ(sqlite3_open(":memory:", &db), SQLITE_OK);
     EXPECT_EQ(sqlite3_vfs_find("ato"), nullptr);
+    const int version = sqlite3_vfs_find("unix")->iVersion;
+    sqlite3_vfs_find("unix")->iVersion = 4; /* as if it had more functions than libato knows */
     sqlite3_enable_load_extension(db, 1);
     ASSERT_EQ(sqlite3_load_extension(db, EXTENSION, nullptr, &why), SQLITE_OK) << why;
     sqlite3_close(db); /* the extension stays loaded */
+    EXPECT_EQ(sqlite3_vfs_find("ato")->iVersion, 3);
+    sqlite3_vfs_find("unix")->iVersion = version;
     EXPECT_STREQ(sqlite3_vfs_find(nullptr)->zName, "unix");
     ASSERT_EQ(sqlite3_open_v2(("file:" + path + "?vfs=ato").c_str(), &db,
                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
