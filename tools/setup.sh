@@ -100,6 +100,27 @@ need_clang()
     need_packages "libclang-rt-${version%%.*}-dev"
 }
 
+# The newest SQLite, with its tools, is in the wheel of apsw.
+NEWEST_SQLITE_WHEEL=apsw==3.54.1.0 NEWEST_SQLITE=build/apsw
+
+# Fetches it into $NEWEST_SQLITE, for the python3 that runs the tests. Without it some tests are skipped.
+need_newest_sqlite()
+{
+    local wheel
+
+    wheel="$NEWEST_SQLITE_WHEEL $(python3 -c 'import sys; print(*sys.version_info[:2])')"
+    [ "$(cat "$NEWEST_SQLITE.version" 2>/dev/null)" != "$wheel" ] || return 0
+    python3 -m pip --version >/dev/null 2>&1 || need_packages python3-pip
+    say "fetching $NEWEST_SQLITE_WHEEL"
+    rm -rf "$NEWEST_SQLITE"
+    if python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target "$NEWEST_SQLITE" \
+        "$NEWEST_SQLITE_WHEEL" >"$NEWEST_SQLITE.log" 2>&1; then
+        printf '%s\n' "$wheel" >"$NEWEST_SQLITE.version"
+    else
+        say "it could not be fetched: $NEWEST_SQLITE.log says why"
+    fi
+}
+
 # ---- Sources of Debian's packages ----
 
 # apt with lists of its own, in $FOLDER/apt: those of the machine are left as they are.
