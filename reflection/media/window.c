@@ -72,12 +72,24 @@ static char *keep(char *at, uint64_t n)
                    n);
 }
 
-/* Maps what follows in the file at `at`, which is kept, or (!w->reserved) where nothing may lie yet. Returns as only_at(). */
+/* Maps what follows in the file at `at`. Returns as only_at(). */
+static char *map_with(const struct window *w, int flags, char *at, uint64_t n)
+{
+    return only_at(
+        at, domain_map_with(w->domain, flags, at, n, w->prot, w->fd, (off_t)(w->at + w->bytes)), n);
+}
+
+/* The same, where addresses are kept, or (!w->reserved) where nothing may lie yet. */
 static char *map(const struct window *w, char *at, uint64_t n)
 {
-    const int fixed = w->reserved ? MAP_FIXED : 0;
-    return only_at(
-        at, domain_map_with(w->domain, fixed, at, n, w->prot, w->fd, (off_t)(w->at + w->bytes)), n);
+    return map_with(w, w->reserved ? MAP_FIXED : 0, at, n);
+}
+
+/* Maps it behind what is mapped. At a hint ext4 and DAX look for 2 MiB more than are asked for, in which another window may lie. */
+static char *map_behind(const struct window *w, uint64_t n)
+{
+    char *at = w->base + w->bytes, *mapped = map(w, at, n);
+    return mapped || errno != EEXIST ? mapped : map_with(w, MAP_FIXED_NOREPLACE, at, n);
 }
 
 /* Maps, or (w: NULL) keeps, the first `bytes` of `room`. Returns NULL with errno: ENOMEM, for the address space is limited, or something
@@ -211,7 +223,7 @@ int window_reach(struct window *w, uint64_t bytes)
     int r = 0;
     pthread_mutex_lock(&window_lock);
     const uint64_t from = w->bytes;
-    if (to > w->room || (to > from && !map(w, w->base + from, to - from))) {
+    if (to > w->room || (to > from && !map_behind(w, to - from))) {
         if (to > w->room || errno == EEXIST)
             errno = ENOMEM;
         r = -1;

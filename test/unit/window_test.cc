@@ -75,6 +75,25 @@ TEST_F(Window, GrowsWhereItLies)
     window_close(&w);
 }
 
+TEST_F(Window, GrowsUpToTheNextOneOnADiskToo)
+{
+    const std::string folder = disk_folder();
+    if (folder.empty())
+        GTEST_SKIP() << "no disk";
+    TempDir on_disk(folder);
+    const std::string name = on_disk / "file";
+    write_file(name, pattern(PAGE, 1));
+    Fd disk(name);
+    window w = of_file(), next = of_file();
+    w.fd = next.fd = disk;
+    ASSERT_EQ(window_open(&w, 1, GIB, nullptr), 0) << strerror(errno);
+    ASSERT_EQ(window_open(&next, 1, GIB, nullptr), 0) << strerror(errno);
+    EXPECT_EQ(next.base, w.base + GIB);
+    EXPECT_EQ(window_reach(&w, GIB), 0) << strerror(errno);
+    window_close(&next);
+    window_close(&w);
+}
+
 TEST_F(Window, SomethingElseInItsRoomIsEnomemAndStays)
 {
     window w = of_file();
