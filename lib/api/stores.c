@@ -575,6 +575,8 @@ int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *wa
     const bool waits = r == 0 && t->resizes && t->size > file_size(m->file) && !has_zeros(t);
     if (r == 0 && !waits)
         r = tx_make_durable(t);
+    if (t)
+        t->set.own_views = 0; /* its memory is used again */
     if (waits) {
         __atomic_store_n(&m->growth, t, __ATOMIC_RELEASE);
     } else if (t && (r == 0 || t != m->growth)) {

@@ -299,6 +299,26 @@ TEST_P(Stores, OfWhatTheFileHadBeforeItWasCutCount)
     EXPECT_TRUE(m.read() == content);
 }
 
+// A transaction of the thread that has changed the size is an ordinary one again.
+TEST_P(Stores, OfAFileThatGrewTakeNothingBack)
+{
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    for (const off_t size : {SIZE - PAGE, SIZE}) {
+        ASSERT_EQ(ato_ftruncate(m.base, size), 0) << ato_errormsg();
+        content.resize(static_cast<size_t>(size));
+    }
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    note(m, 5 * PAGE, Bytes(9, 1));
+    const Bytes bytes(70, 2);
+    ato_tx *tx = ato_tx_begin(0);
+    ASSERT_TRUE(ato_tx_memcpy(tx, other.base + 5 * PAGE + 3 * SLICE, bytes.data(), 70, 0));
+    ASSERT_EQ(ato_tx_commit(tx), 0) << ato_errormsg();
+    copy(content, 5 * PAGE + 3 * SLICE, bytes);
+    ASSERT_EQ(commit(m), 0) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content);
+}
+
 TEST_P(Stores, GrowTheFileWithTheirCommit)
 {
     Mapped m(file, plain()), other(file, opt());
