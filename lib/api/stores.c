@@ -48,36 +48,34 @@ static void give_showing(struct file *f)
     page_release(&f->shared.header->undo.showing);
 }
 
-/* Before Linux 6.16 pages of a DAX mapping look like copies. Loads the first byte, if there is one. */
-static bool takes_loads_for_stores(const struct mapping *m)
+/* Can it be told what is stored there? Before Linux 6.16 pages of a DAX mapping look like copies when they are loaded. */
+static int check_kernel(const struct mapping *m)
 {
-    struct private_run *runs = NULL;
-    uint64_t n = 0;
-    if (file_size(m->file) > m->offset && m->file->persist.domain != PERSIST_DISK) {
+    const struct file *f = m->file;
+    const enum persist_domain domain = f->persist.domain;
+    struct private_run *runs HEAP = NULL;
+    uint64_t n;
+    if (file_size(f) > m->offset && (domain == PERSIST_PMEM || domain == PERSIST_EADR))
         (void)*(volatile const char *)m->base;
-        (void)private_pages_find(m->base, 1, &runs, &n);
-    }
-    free(runs);
-    return n != 0;
+    if (private_pages_find(m->base, 1, &runs, &n) < 0)
+        return -1;
+    return n ? report_error(ENOTSUP,
+                            "this kernel does not tell which pages of %s, in persistent memory, "
+                            "are copies: ATO_PLAIN_STORES needs a newer one",
+                            f->pairing.path)
+             : 0;
 }
 
 int stores_open(struct mapping *m)
 {
     struct file *f = m->file;
-    if (private_pages_prepare() < 0 || show_take(f, false) < 0)
+    if (check_kernel(m) < 0 || show_take(f, false) < 0)
         return -1;
     const int view = store_view_open(m);
     give_showing(f);
     if (view < 0)
         return -1;
     m->view = (unsigned)view;
-    if (takes_loads_for_stores(m)) {
-        stores_close(m);
-        return report_error(ENOTSUP,
-                            "this kernel does not tell which pages of %s, in persistent memory, "
-                            "are copies: ATO_PLAIN_STORES needs a newer one",
-                            f->pairing.path);
-    }
     /* Waits for the commits that have not seen the view. All others bring home what they change. */
     const uint64_t pages = layout_pages(file_size(f));
     if (number_commits(f) < 0 || (pages && deploy_range(f, 0, pages - 1) < 0)) {

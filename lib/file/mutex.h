@@ -13,6 +13,7 @@ enum mutex {
     MUTEX_GUARD,     /* the manifest record of a file */
     MUTEX_HANDLES,   /* the table of transactions */
     MUTEX_SNAPSHOTS, /* the table of snapshots, and how a file's snapshots are mapped */
+    MUTEX_PAGEMAP,   /* the descriptor of private_pages.c */
     MUTEXES,
 };
 

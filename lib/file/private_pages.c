@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/file/private_pages.h"
 
+#include "lib/file/mutex.h"
 #include "reflection/format/layout.h"
 #include "reflection/media/heap.h"
 #include "reflection/media/report.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool private_pages_scan = true;
@@ -52,38 +54,7 @@ struct scan {
 #define PAGEMAP_SCAN_IOCTL _IOWR('f', 16, struct scan)
 enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4, IS_ZERO = 1 << 5 };
 
-/* A descriptor for it, kept by the process: to open it takes half as long as the look. If the program has closed it, and it is another file
- * now, the ioctl fails. -1: none. Atomic. */
-static int kept = -1;
-
-void private_pages_forget(void)
-{
-    kept = -1; /* not closed: it may be another file */
-}
-
-static int take_kept(void)
-{
-    int is = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
-    const int fd = is < 0 ? private_pages_open(0) : is;
-    if (fd >= 0 && fd != is &&
-        !__atomic_compare_exchange_n(&kept, &is, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-        close(fd); /* another thread was faster */
-        return take_kept();
-    }
-    return fd;
-}
-
-static int say_missing(void)
-{
-    return report_errno(errno, "cannot open /proc/self/pagemap, which tells what was stored");
-}
-
-int private_pages_prepare(void)
-{
-    return take_kept() < 0 ? say_missing() : 0;
-}
-
-/* Returns 1; 0: the kernel does not have it, or the descriptor is not one for it; -1 with ENOMEM. */
+/* Returns 0; 1: the kernel does not have it; -1 with ENOMEM. */
 static int find_by_scan(int fd, uint64_t base, uint64_t n, struct found *found)
 {
     struct region regions[128];
@@ -100,14 +71,14 @@ static int find_by_scan(int fd, uint64_t base, uint64_t n, struct found *found)
     while (s.start < end) {
         const int got = private_pages_scan ? ioctl(fd, PAGEMAP_SCAN_IOCTL, &s) : -1;
         if (got < 0)
-            return 0;
+            return 1;
         for (int i = 0; i < got; i++)
             if (add(found, (regions[i].start - base) / PAGE_BYTES,
                     (regions[i].end - base) / PAGE_BYTES) < 0)
                 return -1;
         s.start = s.walk_end;
     }
-    return 1;
+    return 0;
 }
 
 /* ---- by the table ---- */
@@ -137,41 +108,59 @@ static int find_by_table(int fd, uint64_t base, uint64_t n, struct found *found)
     return 0;
 }
 
-/* With a descriptor of its own. */
-static int find_anew(uint64_t base, uint64_t n, struct found *found)
+/* ---- this process ---- */
+
+/* A descriptor of /proc/self/pagemap, which the process keeps: to open it takes half as long as the search, and later it may not be possible
+ * (chroot(2), rights that were given up, no free descriptor). The program may have closed it, and have another file there now. With
+ * MUTEX_PAGEMAP. */
+static struct kept {
+    int fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+} kept = {.fd = -1};
+
+void private_pages_forget(void)
 {
-    const int fd = private_pages_open(0);
-    if (fd < 0)
-        return say_missing();
-    int r = find_by_scan(fd, base, n, found);
-    if (r == 0) {
-        found->n = 0;
-        r = find_by_table(fd, base, n, found);
+    kept.fd = -1; /* not closed: it may be another file */
+}
+
+/* Returns the descriptor; -1 with a sentence. */
+static int take_kept(void)
+{
+    struct stat is;
+    mutex_lock(MUTEX_PAGEMAP);
+    if (kept.fd < 0 || fstat(kept.fd, &is) < 0 || is.st_dev != kept.dev || is.st_ino != kept.ino) {
+        kept.fd = private_pages_open(0);
+        if (kept.fd >= 0 && fstat(kept.fd, &is) == 0)
+            kept = (struct kept){kept.fd, is.st_dev, is.st_ino};
     }
-    close(fd);
-    return r;
+    const int fd = kept.fd;
+    mutex_unlock(MUTEX_PAGEMAP);
+    return fd >= 0
+               ? fd
+               : report_errno(errno, "cannot open /proc/self/pagemap, which tells what was stored");
 }
 
 int private_pages_find(const void *base, uint64_t n, struct private_run **runs, uint64_t *count)
 {
     const uint64_t at = (uint64_t)(uintptr_t)base;
     struct found found = {0};
-    int r = find_by_scan(take_kept(), at, n, &found);
-    if (r == 0) {
-        __atomic_store_n(&kept, -1, __ATOMIC_RELEASE);
+    const int fd = take_kept();
+    int r = fd < 0 ? -1 : find_by_scan(fd, at, n, &found);
+    if (r > 0) {
         found.n = 0;
-        r = find_anew(at, n, &found);
+        r = find_by_table(fd, at, n, &found);
+    }
+    if (r < 0) {
+        free(found.runs);
+        found = (struct found){0};
     }
     *runs = found.runs;
     *count = found.n;
-    if (r >= 0)
-        return 0;
-    free(found.runs);
-    *runs = NULL;
-    return -1;
+    return r;
 }
 
-/* ---- another process ---- */
+/* ---- any process ---- */
 
 int private_pages_open(uint32_t pid)
 {

@@ -15,11 +15,8 @@ struct private_run {
 };
 
 /* Looks at n pages of this process from `base` on. Sets *runs to memory for free(), with *count runs in ascending order. Returns 0; -1 with
- * ENOMEM, or with another error: /proc is not there. */
+ * ENOMEM; or, only the first time, with another error: /proc is not there. */
 int private_pages_find(const void *base, uint64_t n, struct private_run **runs, uint64_t *count);
-
-/* Sees to it that the next search does not fail for want of /proc. Returns 0; -1 with errno. */
-int private_pages_prepare(void);
 
 /* In a forked child. */
 void private_pages_forget(void);

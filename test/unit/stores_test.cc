@@ -401,9 +401,34 @@ TEST_P(Stores, AreFoundWithAnOlderKernelToo)
         for (size_t page = 0; page < PAGES; page += 1 + page % 4, pages++)
             note(m, page * PAGE + 9, {static_cast<uint8_t>(3 + scan)});
         EXPECT_EQ(copies(m), pages);
+        const int free = Fd(file);
         ASSERT_EQ(commit(m), 0) << ato_errormsg();
+        EXPECT_EQ(Fd(file), free) << "a commit has left a descriptor open";
         EXPECT_EQ(copies(m), 0u);
         EXPECT_TRUE(m.read() == content);
+    }
+    private_pages_scan = true;
+}
+
+// The program may close the descriptor of the page tables, and get the number for another file.
+TEST_P(Stores, AreFoundWithoutTheDescriptorToo)
+{
+    Mapped m(file, plain());
+    ASSERT_TRUE(m) << m.sentence;
+    for (const bool scan : {true, false}) {
+        private_pages_scan = scan;
+        write_file(dir / "other", Bytes(1 << 20, 0xff));
+        for (int fd = 3; fd < 50; fd++) {
+            const std::string name = "/proc/self/fd/" + std::to_string(fd);
+            char to[100] = "";
+            if (readlink(name.c_str(), to, sizeof(to) - 1) > 0 && strstr(to, "/pagemap"))
+                ASSERT_EQ(dup2(Fd(dir / "other"), fd), fd);
+        }
+        note(m, 3 * PAGE, {static_cast<uint8_t>(7 + scan)});
+        EXPECT_EQ(copies(m), 1u);
+        ASSERT_EQ(commit(m), 0) << ato_errormsg();
+        EXPECT_TRUE(m.read() == content);
+        EXPECT_EQ(copies(m), 0u);
     }
     private_pages_scan = true;
 }
