@@ -9,6 +9,7 @@
 #include "lib/api/stores.h"
 #include "lib/file/calls.h"
 #include "lib/file/mutex.h"
+#include "lib/file/store_views.h"
 #include "lib/file/table.h"
 #include "lib/transaction/epoch.h"
 #include "lib/transaction/tx.h"
@@ -21,6 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -151,7 +153,7 @@ static void *map(void *hint, size_t length, int prot, int fd, off_t offset,
     void *base = MAP_FAILED;
     mutex_lock(MUTEX_FILES);
     if (!(m->flags & ATO_NO_FAULT_HANDLER))
-        fault_install();
+        fault_install(SIGBUS);
     m->file = files_open(fd, &w);
     if (m->file) {
         /* A mapping of a part of the file stays one. A mapping that reaches the end of the file, or was asked for with a
@@ -261,7 +263,7 @@ int ato_munmap_opt(void *addr, size_t length, const struct ato_unmap_options *op
         bool kept;
         CALLS_NONE(m);
         if (mapping_has_stores(m) && m->file->mappings > 1)
-            stores_close(m);
+            store_view_close(m->file, m->view);
         r = files_leave(m->file, &o, &kept);
         KEEP_ERRNO();
         if (!kept) {

@@ -14,9 +14,6 @@ int stores_map(struct mapping *m, uint64_t length, int fd);
 /* Lets all that commit to the file know of the view, and brings home what it shows. Returns 0; -1 with errno. */
 int stores_open(struct mapping *m);
 
-/* Before the mapping goes away, and its file stays. */
-void stores_close(struct mapping *m);
-
 /* Commits what was stored to the pages of [from, from + n), from the beginning of the view; `relaxed`: without waiting until it is durable.
  * Returns 0; -1 with errno of ato_msync(). */
 int stores_commit(struct mapping *m, uint64_t from, uint64_t n, bool relaxed);

@@ -9,7 +9,7 @@
 
 #include "lib/commit/deploy.h"
 #include "lib/commit/log.h"
-#include "lib/commit/stores.h"
+#include "lib/commit/show.h"
 #include "lib/file/space.h"
 #include "lib/file/undo.h"
 #include "lib/page/page_set_reserve.h"
@@ -36,16 +36,16 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     memcpy((char *)&value + begin % 8, bytes, n);
     const struct tally under_way = under_way_begin(f);
     changed.pending = 1; /* what show_begin() saves */
-    struct stores_change stores;
+    struct store_look look;
     if ((f->logged ? log_show_begin : show_begin)(f, &changed, 1, false, &number) < 0) {
         under_way_end(under_way);
         return -1;
     }
-    stores_change_begin(&stores, f, 0, number != 0);
+    show_look_begin(&look, f, 0, number != 0);
     page_mark_changing(at->state);
-    const enum stores_kept kept = stores_page_begin(&stores, at->page);
+    store_look_before(&look, at->page);
     persist_store_word(&f->persist, word, value);
-    stores_page_end(&stores, at->page, kept);
+    store_look_after(&look, at->page);
     if (f->logged)
         r = file_fdatasync(f, f->pairing.original, "a write");
     else if (persist_flush_word(&f->persist, word) < 0)
@@ -55,7 +55,7 @@ int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const
     if (f->logged && number) /* as show() */
         undo_raise(f, number);
     page_unmark_changed(at->state, number);
-    stores_change_end(&stores);
+    show_look_end(&look);
     show_end(f, number);
     under_way_end(under_way);
     if (r == 0)
@@ -95,15 +95,6 @@ static int write_held(struct mapping *m, struct page_set *h, uint64_t offset, ui
     if ((flags & ATO_EAGER) || store_views_any(f))
         (void)deploy_committed(f, h);
     return 0;
-}
-
-void write_home(const struct held_page *at)
-{
-    struct page_set set;
-    page_set_init(&set);
-    set.small[0] = *at;
-    set.n = 1;
-    (void)deploy_committed(at->file, &set);
 }
 
 int write_several(struct mapping *m, uint64_t offset, uint64_t n, const char *from, bool repeats,

@@ -14,9 +14,6 @@
  * is not durable yet (I4). Returns 1 if the slice is valid in the reflection, and nothing was written. */
 int write_in_place(const struct held_page *at, unsigned begin, unsigned n, const char *bytes);
 
-/* After a commit of a held page: brings it home, for programs with plain stores (store_views.h). */
-void write_home(const struct held_page *at);
-
 /* write_bytes() for all but the common case. */
 int write_others(struct mapping *m, uint64_t offset, const char *bytes, uint64_t n, bool repeats,
                  unsigned flags);
@@ -52,7 +49,9 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
         return -1;
     struct held_page at = {.file = f, .state = s, .page = page, .homes = homes};
     r = load_page(f, page, s);
-    if (__builtin_expect(f->logged, 0) && r == 0 && !in_place && undo_is_early(f, s)) {
+    /* A view that comes into the list now waits for the page, and brings it home. */
+    if (__builtin_expect(file_is_numbered(f), 0) && r == 0 && !in_place &&
+        (undo_is_early(f, s) || store_views_any(f))) {
         page_release(s);
         return write_several(m, offset, n, bytes, false, flags);
     }
@@ -68,11 +67,6 @@ static inline __attribute__((always_inline)) int write_page(struct mapping *m, u
             r = f->logged
                     ? commit_page_to_log(m, &stored, show_is_relaxed(m, flags))
                     : commit_page(&at, at.pending == touched ? slices : bitmap_count(at.pending));
-            if (__builtin_expect(file_is_numbered(f), 0) && r == 0 && store_views_any(f)) {
-                struct held_page home = stored;
-                home.pending = 0;
-                write_home(&home);
-            }
         } else {
             r = file_check(f); /* what was compared may have been zeros (fault.h) */
         }

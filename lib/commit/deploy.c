@@ -8,7 +8,7 @@
 
 #include "lib/commit/commit.h"
 #include "lib/commit/log.h"
-#include "lib/commit/stores.h"
+#include "lib/commit/show.h"
 #include "lib/file/page.h"
 #include "lib/file/place.h"
 #include "lib/file/space.h"
@@ -51,23 +51,23 @@ static int copy_home(struct held_page *at)
 /* Deploys all slices of the held pages of the file. No held page has a pending mask. Returns 0; -1 with errno. */
 static int deploy_held(struct file *f, struct page_set *h)
 {
-    struct stores_change stores;
+    struct store_look look;
     int r = 0;
-    stores_change_begin(&stores, f, h->own_views, false);
+    show_look_begin(&look, f, h->own_views, false);
     /* A page without space keeps no other one from coming home, whose space an eager write has taken. */
     for (uint64_t i = 0; i < h->n; i++) {
         struct held_page *at = &h->pages[i];
         if (at->file != f || !at->state->bitmap)
             continue;
-        const enum stores_kept kept = stores_page_begin(&stores, at->page);
+        store_look_before(&look, at->page);
         if (copy_home(at) < 0)
             r = -1;
-        stores_page_end(&stores, at->page, kept);
+        store_look_after(&look, at->page);
     }
     /* The pages that were copied may flip even if others failed. */
     if (commit_each_page(f, h) < 0)
         r = -1;
-    stores_change_end(&stores);
+    show_look_end(&look);
     return r;
 }
 

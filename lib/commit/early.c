@@ -19,7 +19,7 @@ static const struct patience plain = {0};
 
 /* Saves what the pages have, and puts what they get into early copies. Returns how many there are in `copies`; less than the pages with
  * pending slices: there is no room. */
-static uint64_t prepare(struct undo *u, const struct commit *c, char **copies)
+static uint64_t prepare(struct undo *u, const struct commit *c, struct undo_copy **copies)
 {
     struct file *f = c->m->file;
     uint64_t n = 0;
@@ -27,13 +27,14 @@ static uint64_t prepare(struct undo *u, const struct commit *c, char **copies)
         const struct held_page *at = &c->set->pages[i];
         if (!at->pending)
             continue;
-        char *bytes = undo_save(u, at->page, at->state, true) ? undo_room(u, at->page) : NULL;
-        if (!bytes)
+        struct undo_copy *copy =
+            undo_save(u, at->page, at->state, true) ? undo_room(u, at->page) : NULL;
+        if (!copy)
             break;
-        copy_gather_range(f->persist.kernel, bytes, at->homes.o, at->homes.r, at->pending, 0,
+        copy_gather_range(f->persist.kernel, copy->bytes, at->homes.o, at->homes.r, at->pending, 0,
                           PAGE_BYTES);
-        undo_put(u, bytes);
-        copies[n++] = bytes;
+        undo_put(u, copy);
+        copies[n++] = copy;
     }
     return n;
 }
@@ -80,7 +81,7 @@ uint64_t early_show(const struct commit *c, uint64_t end)
     struct undo u = {0};
     struct report_kept before;
     report_keep(&before);
-    char **copies HEAP = malloc(c->set->n * sizeof(*copies));
+    struct undo_copy **copies HEAP = malloc(c->set->n * sizeof(*copies));
     if (!copies || reservation_take(f, &h->showing, &plain) < 0) {
         (void)report_again(&before);
         return 0;
@@ -93,7 +94,7 @@ uint64_t early_show(const struct commit *c, uint64_t end)
     if (done)
         make_visible(&u, c);
     while (!done && made > 0)
-        undo_put_back(copies[--made]);
+        __atomic_store_n(&copies[--made]->until, 0, __ATOMIC_RELEASE);
     if (u.saves)
         undo_saved(&u);
     if (done) {
@@ -116,7 +117,7 @@ static int bring_home(struct file *f, uint64_t page, struct page_state *s, const
     if (page * PAGE_BYTES >= to.size)
         return 1;
     /* persist-order L2 (log.h): `bytes` is durable in the log. No view of plain stores needs what the file had: while there are others than
-     * that of the commit no commit is early, and its own has kept what it needs (is_early() in log.c, keep() in stores.c). */
+     * that of the commit no commit is early, and its own has kept what it needs (is_early() in log.c, give_back() in stores.c). */
     if (homecoming_write(&to, page, ALL, bytes) < 0)
         return -1;
     /* No mark: the early copy and the file have the same bytes, and the copy is used anew only when the page has another version. */

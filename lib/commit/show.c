@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/commit/show.h"
 
-#include "lib/commit/stores.h"
 #include "lib/file/page.h"
 #include "lib/file/space.h"
 #include "lib/file/undo.h"
 #include "lib/page/reservation.h"
+#include "reflection/media/report.h"
 
 int show_take(struct file *f, bool late)
 {
@@ -13,6 +13,30 @@ int show_take(struct file *f, bool late)
     return reservation_take(f, &f->shared.header->undo.showing, late ? &endless : &plain) == 0 ? 0
            : late ? file_in_doubt(f, "a commit")
                   : -1;
+}
+
+void show_look_begin(struct store_look *l, struct file *f, uint64_t except, bool showing)
+{
+    l->views = l->n = 0;
+    l->took = false;
+    if (!store_views_any_but(f, except))
+        return;
+    KEEP_ERRNO();
+    struct report_kept before; /* a change does not fail by this */
+    report_keep(&before);
+    l->took = !showing && show_take(f, false) == 0;
+    (void)report_again(&before);
+    if (showing || l->took)
+        store_look_begin(l, f, except);
+    else
+        store_views_lose(f, ~except);
+}
+
+void show_look_end(struct store_look *l)
+{
+    store_look_end(l);
+    if (l->took)
+        page_release(&l->f->shared.header->undo.showing);
 }
 
 uint64_t show_number(struct file *f, const struct held_page *pages, uint64_t n)
@@ -66,11 +90,11 @@ void show(const struct commit *c, uint64_t number)
     struct page_set *h = c->set;
     struct file *f = c->m->file;
     struct shared_header *header = f->shared.header;
-    struct stores_change stores = {.any = false};
+    struct store_look look;
     seam_point(SEAM_DURABLE, h);
     seam_point(SEAM_FLIP, h);
     if (f->logged)
-        stores_change_begin(&stores, f, h->own_views, number != 0);
+        show_look_begin(&look, f, h->own_views, number != 0);
     if (c->resizes)
         page_turn_mark(&header->sizing);
     for (uint64_t i = 0; i < h->n; i++) {
@@ -84,13 +108,13 @@ void show(const struct commit *c, uint64_t number)
         seam_point(SEAM_FLIPPING, h);
         if (at->pending && f->logged) {
             char *o = file_o(f, at->page);
-            const enum stores_kept kept = stores_page_begin(&stores, at->page);
+            store_look_before(&look, at->page);
             if (undo_is_early(f, at->state)) { /* of early commits, which are durable by now */
                 persist_home(&f->persist, o, at->homes.o, UINT64_MAX, false);
                 page_set_bitmap(at->state, 0);
             }
             persist_home(&f->persist, o, at->homes.r, at->pending, false);
-            stores_page_end(&stores, at->page, kept);
+            store_look_after(&look, at->page);
         } else if (at->pending)
             page_set_bitmap(at->state, show_bitmap(at));
     }
@@ -114,5 +138,6 @@ void show(const struct commit *c, uint64_t number)
         seam_point(SEAM_FLIPPED, h);
         page_unmark_changed(at->state, number);
     }
-    stores_change_end(&stores);
+    if (f->logged)
+        show_look_end(&look);
 }

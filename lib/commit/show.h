@@ -4,6 +4,7 @@
 #define ATO_LIB_COMMIT_SHOW_H
 
 #include "lib/file/page.h"
+#include "lib/file/store_views.h"
 #include "lib/page/page_set.h"
 
 struct commit {
@@ -40,6 +41,11 @@ int show_begin(struct file *f, const struct held_page *pages, uint64_t n, bool l
 int show_take(struct file *f, bool late);
 uint64_t show_number(struct file *f, const struct held_page *pages, uint64_t n);
 void show_end(struct file *f, uint64_t number);
+
+/* Begins a look at the views of plain stores but `except`, around changes of held pages (store_views.h). `showing`: the caller has it; else it is
+ * held until the end. */
+void show_look_begin(struct store_look *l, struct file *f, uint64_t except, bool showing);
+void show_look_end(struct store_look *l);
 
 /* Makes a commit visible, with the number of show_begin(). Pending masks are empty then. */
 void show(const struct commit *c, uint64_t number);

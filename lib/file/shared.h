@@ -123,7 +123,6 @@ struct shared_undo {
     uint64_t made; /* those that have space */
     uint64_t hand; /* where the next free one is looked for */
     uint32_t edition;          /* odd: the lists are being changed */
-    uint32_t kept;             /* UNDO_PRIVATE: there may be such copies */
     struct page_state showing; /* held while a commit with a number becomes visible */
 };
 
@@ -237,7 +236,7 @@ static_assert(sizeof(struct shared_thread) == 128, "layout");
 static_assert(sizeof(struct shared_header) <= 4096, "layout");
 
 #define SHARED_MAGIC   0x4445524148534f54ull /* "TOSHARED", little-endian */
-#define SHARED_VERSION 25
+#define SHARED_VERSION 26
 
 /* Directory entries in a batch: 8 KiB of directory, 32 MiB of file. All bytes of batches get space when the object is made, so a
  * batch is not smaller. */

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ---- the list ---- */
+
 static struct shared_view *view_at(const struct file *f, unsigned view)
 {
     return &f->shared.header->views[view];
@@ -31,7 +33,7 @@ int store_view_open(const struct mapping *m)
         struct shared_view *v = view_at(f, i);
         if ((*used >> i & 1) && is_alive(f, v))
             continue;
-        undo_private_drop_all(f, 0, 1ull << i);
+        store_view_forget_from(f, 0, 1ull << i);
         *v = (struct shared_view){.base = (uint64_t)(uintptr_t)m->base,
                                   .first = m->offset / PAGE_BYTES,
                                   .pages = layout_pages(m->reach)};
@@ -48,52 +50,110 @@ void store_view_close(struct file *f, unsigned view)
     __atomic_fetch_and(&f->shared.header->views_used, ~(1ull << view), __ATOMIC_SEQ_CST);
 }
 
+void store_views_lose(struct file *f, uint64_t views)
+{
+    for (; views; views &= views - 1)
+        __atomic_store_n(&view_at(f, (unsigned)__builtin_ctzll(views))->lost, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- what is kept ---- */
+
+/* Goes on to the next copy that is kept of the page, from the newest one on. */
+static bool next_kept(struct undo_walk *w)
+{
+    while (w->f->shared.header->undo.made && undo_map(w->f) == 0 && undo_next(w))
+        if (w->at->until == UNDO_PRIVATE)
+            return true;
+    return false;
+}
+
+/* Returns false: there is no room. */
+static bool keep(struct file *f, uint64_t page, const char *bytes, uint64_t views, uint64_t unsure)
+{
+    struct undo_copy *c = undo_first_room(f, page);
+    if (!c)
+        return false;
+    f->persist.kernel->plain(c->bytes, bytes, PAGE_BYTES);
+    c->views = views;
+    c->unsure = unsure;
+    __atomic_store_n(&c->from, UINT64_MAX, __ATOMIC_RELAXED); /* no snapshot sees it */
+    __atomic_store_n(&c->until, UNDO_PRIVATE, __ATOMIC_RELEASE);
+    return true;
+}
+
+static void drop(struct undo_copy *c, uint64_t views)
+{
+    c->views &= ~views;
+    if (!c->views)
+        __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+}
+
+void store_view_forget(struct file *f, uint64_t page, uint64_t views)
+{
+    struct undo_walk w = {.f = f, .page = page};
+    while (views && next_kept(&w))
+        drop(w.at, views);
+}
+
+void store_view_keep(struct file *f, unsigned view, uint64_t page, const char *bytes)
+{
+    if (!keep(f, page, bytes, 1ull << view, 0))
+        store_views_lose(f, 1ull << view);
+}
+
+void store_view_forget_from(struct file *f, uint64_t first, uint64_t views)
+{
+    struct undo_copy *c;
+    for (uint64_t i = 0; (c = undo_at(f, i)); i++)
+        if (c->until == UNDO_PRIVATE && c->page >= first)
+            drop(c, views);
+}
+
+/* Sets *found to the oldest one that is kept for the view, of those after `before`, if that is not NULL; NULL: there is none. Returns false
+ * without memory. */
+static bool find_oldest(struct file *f, unsigned view, uint64_t page,
+                        const struct undo_copy *before, const struct undo_copy **found)
+{
+    struct undo_walk w = {.f = f, .page = page};
+    *found = NULL;
+    while (next_kept(&w) && w.at != before)
+        if (w.at->views >> view & 1)
+            *found = w.at;
+    return !w.failed;
+}
+
+bool store_view_follow(struct file *f, unsigned view, uint64_t page, char *is, const char *newest)
+{
+    const struct undo_copy *was, *next;
+    bool good = find_oldest(f, view, page, NULL, &was);
+    for (; good && was; was = next) {
+        next = NULL;
+        if (was->unsure >> view & 1)
+            good = find_oldest(f, view, page, was, &next);
+        const char *now = next ? next->bytes : newest;
+        for (unsigned i = 0; i < PAGE_BYTES; i++)
+            is[i] = is[i] == was->bytes[i] ? now[i] : is[i];
+    }
+    return good;
+}
+
 /* ---- a look ---- */
 
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except)
 {
     l->f = f;
     l->views = 0;
+    l->n = 0;
     l->is_full = false;
-    if (!store_views_any(f))
-        return;
-    for (unsigned i = 0; i < SHARED_VIEWS; i++)
-        l->pagemaps[i] = -1; /* not open */
     const uint64_t used = __atomic_load_n(&f->shared.header->views_used, __ATOMIC_ACQUIRE);
     for (uint64_t left = used & ~except; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
+        l->pagemaps[i] = -1; /* not open */
         if (is_alive(f, view_at(f, i)))
             l->views |= 1ull << i;
         else
             store_view_close(f, i);
     }
-}
-
-void store_look_end(struct store_look *l)
-{
-    KEEP_ERRNO();
-    for (uint64_t left = l->views; left; left &= left - 1) {
-        const int fd = l->pagemaps[__builtin_ctzll(left)];
-        if (fd >= 0)
-            close(fd);
-    }
-}
-
-static void lose(const struct store_look *l, uint64_t views)
-{
-    for (; views; views &= views - 1)
-        __atomic_store_n(&view_at(l->f, (unsigned)__builtin_ctzll(views))->lost, 1,
-                         __ATOMIC_RELAXED);
-}
-
-void store_look_lose(struct store_look *l)
-{
-    lose(l, l->views);
-}
-
-static bool has(const struct shared_view *v, uint64_t page)
-{
-    return page >= v->first && page - v->first < v->pages;
 }
 
 /* Returns -1 for a process in another pid namespace, or of another user: it is not known what that has stored to. */
@@ -110,61 +170,91 @@ static int pagemap_of(struct store_look *l, unsigned view)
     return *fd;
 }
 
-/* Which of the views, of those that show the page, have a copy of it? */
-static uint64_t have_copies(struct store_look *l, uint64_t page, uint64_t views)
+/* Sets *shows to the views that show the page. Returns those of them that have a copy. Views that cannot be looked into are lost. */
+static uint64_t look(struct store_look *l, uint64_t page, uint64_t *shows)
 {
-    for (uint64_t left = views; left; left &= left - 1) {
+    uint64_t copies = 0;
+    *shows = 0;
+    for (uint64_t left = l->views; left; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(left);
+        const uint64_t bit = 1ull << i;
         const struct shared_view *v = view_at(l->f, i);
-        if (!private_page_is(pagemap_of(l, i), v->base + (page - v->first) * PAGE_BYTES))
-            views &= ~(1ull << i);
-    }
-    return views;
-}
-
-/* Those that cannot be looked into are lost. */
-static uint64_t showing_page(struct store_look *l, uint64_t page)
-{
-    uint64_t views = l->views;
-    for (uint64_t left = views; left; left &= left - 1) {
-        const unsigned i = (unsigned)__builtin_ctzll(left);
-        const bool shows = has(view_at(l->f, i), page), known = shows && pagemap_of(l, i) >= 0;
-        if (shows && !known) {
-            lose(l, 1ull << i);
-            l->views &= ~(1ull << i);
+        if (page < v->first || page - v->first >= v->pages)
+            continue;
+        const int pagemap = pagemap_of(l, i);
+        if (pagemap < 0) {
+            store_views_lose(l->f, bit);
+            l->views &= ~bit;
+            continue;
         }
-        if (!known)
-            views &= ~(1ull << i);
+        *shows |= bit;
+        if (private_page_is(pagemap, v->base + (page - v->first) * PAGE_BYTES))
+            copies |= bit;
     }
-    return views;
+    return copies;
 }
 
 /* It is kept for all until the look after the change: this process may die before. */
-enum stores_kept store_look_before(struct store_look *l, uint64_t page)
+void store_look_before(struct store_look *l, uint64_t page)
 {
-    const uint64_t views = showing_page(l, page), before = have_copies(l, page, views);
+    uint64_t views;
+    if (!l->views)
+        return;
+    KEEP_ERRNO(); /* no change fails by this */
+    const uint64_t copies = look(l, page, &views);
+    store_view_forget(l->f, page, views & ~copies); /* of a process that died */
+    struct undo_walk w = {.f = l->f, .page = page};
+    while (next_kept(&w)) /* the oldest one is enough */
+        views &= ~(w.at->views & ~w.at->unsure);
     if (!views)
-        return STORES_NONE;
-    undo_private_drop(l->f, page, views & ~before); /* of a process that died */
-    char *kept = l->is_full ? NULL : undo_private_room(l->f, page);
-    if (!kept) {
+        return;
+    struct report_kept before;
+    report_keep(&before);
+    if (l->is_full || !keep(l->f, page, file_o(l->f, page), views, ~copies)) {
         l->is_full = true; /* each try would look at all that is kept */
-        lose(l, before);
-        return STORES_LOST;
+        store_views_lose(l->f, copies & views);
     }
-    l->f->persist.kernel->plain(kept, file_o(l->f, page), PAGE_BYTES);
-    return undo_private_put(l->f, kept, views, ~before) ? STORES_KEPT : STORES_NONE;
+    (void)report_again(&before);
 }
 
-void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept)
+static void look_again(struct store_look *l)
 {
-    /* A thread that has copied the page, and has not put the copy into its page tables, is not seen. That takes a moment, or, if it lost its CPU
+    if (!l->n)
+        return;
+    KEEP_ERRNO();
+    /* A thread that has copied a page, and has not put the copy into its page tables, is not seen. That takes a moment, or, if it lost its CPU
      * there, a time slice: this makes it rarer (store_views.h). */
     sched_yield();
-    /* Orders the stores to the page, also non-temporal ones, before the look: a copy that is made after the look has them all. */
+    /* Orders the stores to the pages, also non-temporal ones, before the look: a copy that is made after the look has them all. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const uint64_t views = showing_page(l, page), after = have_copies(l, page, views);
-    if (kept == STORES_LOST)
-        lose(l, after);
-    undo_private_drop(l->f, page, views & ~after);
+    for (; l->n; l->n--) {
+        const uint64_t page = l->changed[l->n - 1];
+        uint64_t views, kept = 0;
+        const uint64_t copies = look(l, page, &views);
+        struct undo_walk w = {.f = l->f, .page = page};
+        while (next_kept(&w))
+            kept |= w.at->views;
+        store_views_lose(l->f, copies & ~kept); /* there was no memory */
+        store_view_forget(l->f, page, views & ~copies);
+    }
+}
+
+void store_look_after(struct store_look *l, uint64_t page)
+{
+    if (!l->views)
+        return;
+    l->changed[l->n++] = page;
+    if (l->n == STORE_LOOK_PAGES)
+        look_again(l);
+}
+
+void store_look_end(struct store_look *l)
+{
+    look_again(l);
+    KEEP_ERRNO();
+    for (uint64_t left = l->views; left; left &= left - 1) {
+        const int fd = l->pagemaps[__builtin_ctzll(left)];
+        if (fd >= 0)
+            close(fd);
+    }
 }

@@ -42,23 +42,39 @@ static inline bool store_views_any(const struct file *f)
 int store_view_open(const struct mapping *m);
 void store_view_close(struct file *f, unsigned view);
 
-/* One look at all views but `except`, a mask, with `showing`. */
+/* What these views have copies of is not known any more, for want of memory or of `showing`: their next commits fail. */
+void store_views_lose(struct file *f, uint64_t views);
+
+/* ---- what is kept, with `showing` ---- */
+
+/* Keeps `bytes` for a view: its copy of the page was made from them. Without memory the view is lost. */
+void store_view_keep(struct file *f, unsigned view, uint64_t page, const char *bytes);
+
+/* Forgets what is kept for these views, of a page, or of all pages from `first` on. */
+void store_view_forget(struct file *f, uint64_t page, uint64_t views);
+void store_view_forget_from(struct file *f, uint64_t first, uint64_t views);
+
+/* `is` are the bytes of a copy. Those that its program has not stored become those of `newest`; if nothing is kept, all stay. Returns
+ * false: no memory. */
+bool store_view_follow(struct file *f, unsigned view, uint64_t page, char *is, const char *newest);
+
+/* ---- one look at all views but `except`, a mask, with `showing` ---- */
+
+enum { STORE_LOOK_PAGES = 64 };
 struct store_look {
     struct file *f;
     uint64_t views;
+    uint64_t changed[STORE_LOOK_PAGES]; /* not looked at again yet */
+    unsigned n;
     bool is_full; /* there was no memory to keep more */
+    bool took;    /* show_look_begin() */
     int pagemaps[SHARED_VIEWS];
 };
 void store_look_begin(struct store_look *l, struct file *f, uint64_t except);
 void store_look_end(struct store_look *l);
 
-/* Before the original changes in a page that the caller holds: keeps what it has, for the views that need it; with `showing`. Unless it
- * returns STORES_NONE, store_look_after() has to follow. */
-enum stores_kept { STORES_NONE, STORES_KEPT, STORES_LOST /* there is no memory */ };
-enum stores_kept store_look_before(struct store_look *l, uint64_t page);
-void store_look_after(struct store_look *l, uint64_t page, enum stores_kept kept);
-
-/* What views have copies of is not known: there was no memory, or `showing` was not free. */
-void store_look_lose(struct store_look *l);
+/* Around the change of a page that the caller holds until the end of the look: keeps what it has, for the views that need it. */
+void store_look_before(struct store_look *l, uint64_t page);
+void store_look_after(struct store_look *l, uint64_t page);
 
 #endif

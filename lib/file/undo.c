@@ -11,19 +11,6 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-/* A saved page. */
-struct undo_copy {
-    uint64_t page, from; /* `from`: the number of its content */
-    uint64_t until;  /* of the commit that has changed it then; UNDO_EARLY, UNDO_PRIVATE; 0: free */
-    uint32_t next;   /* in the list of its bucket: an index of a copy, + 1; 0: none */
-    uint64_t views;  /* UNDO_PRIVATE: for which it is kept */
-    uint64_t unsure; /* of these: their copies may be of this content, or of what came next */
-    char pad[64 - 48];
-    char bytes[PAGE_BYTES];
-};
-
-static_assert(sizeof(struct undo_copy) == 64 + PAGE_BYTES, "layout");
-
 enum {
     COPIES_AT = UNDO_BUCKETS * 4,
     STEP = 256,        /* copies that get space together */
@@ -181,6 +168,25 @@ static struct undo_copy *copy_at(struct shared *s, uint64_t i)
     return first + i;
 }
 
+bool undo_next(struct undo_walk *w)
+{
+    struct shared *s = &w->f->shared;
+    do {
+        const uint32_t at =
+            __atomic_load_n(w->at ? &w->at->next : head_of(s, w->page), __ATOMIC_ACQUIRE);
+        if (!at || w->looks++ == LONGEST)
+            return false;
+        w->at = copy_at(s, at - 1);
+        w->failed = !w->at;
+    } while (w->at && __atomic_load_n(&w->at->page, __ATOMIC_ACQUIRE) != w->page);
+    return w->at;
+}
+
+struct undo_copy *undo_at(struct file *f, uint64_t i)
+{
+    return i < f->shared.header->undo.made && undo_map(f) == 0 ? copy_at(&f->shared, i) : NULL;
+}
+
 /* Takes the copy out of its list, if it is in one. */
 static void unlink_copy(struct shared *s, uint64_t i, struct undo_copy *c)
 {
@@ -247,35 +253,37 @@ static struct undo_copy *find_free(struct shared *s, uint64_t *index, bool early
     }
 }
 
-/* Returns where to save the page; NULL: nowhere, or it is saved. */
-static struct undo_copy *choose(const struct undo *u, uint64_t page, bool *is_saved)
+/* Returns a free copy, which becomes the first in the list of the page; NULL: there is none. */
+static struct undo_copy *take(const struct undo *u, uint64_t page)
 {
     struct shared *s = &u->f->shared;
-    uint32_t *head = head_of(s, page);
     uint64_t i;
-    struct undo_copy *c, *unneeded = NULL;
-    unsigned n = 0;
-    *is_saved = false;
-    for (uint32_t at = *head; at && n < LONGEST && (c = copy_at(s, at - 1)); at = c->next, n++) {
-        if (c->page != page)
-            continue;
-        /* By the process that died in this commit, or by one that could not make it early. */
-        if (c->until == u->number) {
-            *is_saved = true;
-            return NULL;
-        }
-        if (!unneeded && !is_kept(s, c))
-            unneeded = c;
-    }
-    if (unneeded)
-        return unneeded;
-    c = find_free(s, &i, u->early);
+    struct undo_copy *c = find_free(s, &i, u->early);
     if (!c)
         return NULL;
+    uint32_t *head = head_of(s, page);
     __atomic_store_n(&c->page, page, __ATOMIC_RELAXED);
     __atomic_store_n(&c->next, *head, __ATOMIC_RELAXED);
     __atomic_store_n(head, (uint32_t)i + 1, __ATOMIC_RELEASE);
     return c;
+}
+
+/* Returns where to save the page; NULL: nowhere, or it is saved. */
+static struct undo_copy *choose(const struct undo *u, uint64_t page, bool *is_saved)
+{
+    struct undo_walk w = {.f = u->f, .page = page};
+    struct undo_copy *unneeded = NULL;
+    *is_saved = false;
+    while (undo_next(&w)) {
+        /* By the process that died in this commit, or by one that could not make it early. */
+        if (w.at->until == u->number) {
+            *is_saved = true;
+            return NULL;
+        }
+        if (!unneeded && !is_kept(&u->f->shared, w.at))
+            unneeded = w.at;
+    }
+    return unneeded ? unneeded : take(u, page);
 }
 
 /* ---- a commit ---- */
@@ -350,55 +358,42 @@ void undo_raise(struct file *f, uint64_t number)
 
 /* ---- early copies ---- */
 
-static struct undo_copy *copy_of(const char *bytes)
+static int no_memory(const struct file *f)
 {
-    return (struct undo_copy *)(bytes - offsetof(struct undo_copy, bytes));
+    return window_no_room(ENOMEM, sizeof(struct undo_copy), "the snapshots of ", f->pairing.path);
 }
 
-char *undo_room(const struct undo *u, uint64_t page)
+struct undo_copy *undo_room(const struct undo *u, uint64_t page)
 {
+    const struct undo other = {.f = u->f, .number = UNDO_EARLY - 1, .early = true};
     bool is_saved;
     change(u);
-    const struct undo other = {.f = u->f, .number = UNDO_EARLY - 1, .early = true};
     struct undo_copy *c = choose(&other, page, &is_saved);
-    if (!c)
-        return NULL;
-    __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
-    return c->bytes;
+    if (c)
+        __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+    return c;
 }
 
-void undo_put(const struct undo *u, char *bytes)
+void undo_put(const struct undo *u, struct undo_copy *c)
 {
-    struct undo_copy *c = copy_of(bytes);
     __atomic_store_n(&c->from, u->number, __ATOMIC_RELEASE);
     __atomic_store_n(&c->until, UNDO_EARLY, __ATOMIC_RELEASE);
-}
-
-void undo_put_back(char *bytes)
-{
-    __atomic_store_n(&copy_of(bytes)->until, 0, __ATOMIC_RELEASE);
 }
 
 /* Finds the copy that has the content of a page with this version; *found: NULL: there is none. Returns 0; -1 with ENOMEM. */
 static int find_newest(struct file *f, uint64_t page, uint64_t version, struct undo_copy **found)
 {
-    struct shared *s = &f->shared;
-    uint32_t at = __atomic_load_n(head_of(s, page), __ATOMIC_ACQUIRE);
+    struct undo_walk w = {.f = f, .page = page};
     *found = NULL;
-    for (unsigned i = 0; at && i < LONGEST; i++) {
-        struct undo_copy *c = copy_at(s, at - 1);
-        if (!c)
-            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
-        const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
-                       from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) == page && from == page_content(version) &&
-            until > from) {
-            *found = c;
-            break;
-        }
-        at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
+    while (!*found && undo_next(&w)) {
+        const uint64_t until = __atomic_load_n(&w.at->until, __ATOMIC_ACQUIRE),
+                       from = __atomic_load_n(&w.at->from, __ATOMIC_ACQUIRE);
+        /* The page once more: another one may have got the copy meanwhile, for content of the same commit. */
+        if (from == page_content(version) && until > from &&
+            __atomic_load_n(&w.at->page, __ATOMIC_ACQUIRE) == page)
+            *found = w.at;
     }
-    return 0;
+    return w.failed ? no_memory(f) : 0;
 }
 
 int undo_newest(struct file *f, uint64_t page, const struct page_state *s, uint64_t version,
@@ -428,16 +423,11 @@ void undo_outdate(const struct undo *u, uint64_t page, uint64_t version)
 
 void undo_forget(struct file *f, uint64_t page, struct page_state *state)
 {
-    struct shared *s = &f->shared;
-    struct undo_copy *c;
-    unsigned n = 0;
-    if (undo_map(f) < 0)
-        return;
-    for (uint32_t at = *head_of(s, page); at && n < LONGEST && (c = copy_at(s, at - 1));
-         at = c->next, n++)
-        if (c->page == page && c->until == UNDO_EARLY) {
+    struct undo_walk w = {.f = f, .page = page};
+    while (undo_map(f) == 0 && undo_next(&w))
+        if (w.at->until == UNDO_EARLY) {
             page_renew(state);
-            __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
+            __atomic_store_n(&w.at->until, 0, __ATOMIC_RELEASE);
         }
 }
 
@@ -451,7 +441,7 @@ int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
     for (uint64_t i = 0; i < made; i++) {
         struct undo_copy *c = copy_at(s, i);
         if (!c)
-            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
+            return no_memory(f);
         if (c->until != UNDO_EARLY)
             continue;
         struct page_state *state = c->page < s->pages ? shared_peek(s, c->page) : NULL;
@@ -470,110 +460,32 @@ int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
     return 0;
 }
 
-/* ---- what private copies were made from ---- */
+/* ---- copies for plain stores ---- */
 
-char *undo_private_room(struct file *f, uint64_t page)
+struct undo_copy *undo_first_room(struct file *f, uint64_t page)
 {
-    struct shared *s = &f->shared;
-    uint64_t i;
-    const struct undo u = {.f = f};
-    struct undo_copy *c = undo_map(f) == 0 ? find_free(s, &i, true) : NULL;
-    if (!c)
+    const struct undo u = {.f = f, .early = true};
+    if (undo_map(f) < 0)
         return NULL;
     change(&u);
-    uint32_t *head = head_of(s, page);
-    __atomic_store_n(&c->page, page, __ATOMIC_RELAXED);
-    __atomic_store_n(&c->from, UINT64_MAX, __ATOMIC_RELAXED); /* no snapshot sees it */
-    __atomic_store_n(&c->next, *head, __ATOMIC_RELAXED);
-    __atomic_store_n(head, (uint32_t)i + 1, __ATOMIC_RELEASE);
+    struct undo_copy *c = take(&u, page);
     undo_saved(&u);
-    return c->bytes;
-}
-
-/* The copies of a page that are kept, from the newest one on: the first, or the one after `c`. */
-static struct undo_copy *next_private(struct shared *s, uint64_t page, struct undo_copy *c,
-                                      unsigned *n)
-{
-    for (uint32_t at = c ? c->next : *head_of(s, page);
-         at && *n < LONGEST && (c = copy_at(s, at - 1)); at = c->next, ++*n)
-        if (c->page == page && c->until == UNDO_PRIVATE)
-            return c;
-    return NULL;
-}
-
-bool undo_private_put(struct file *f, char *bytes, uint64_t views, uint64_t unsure)
-{
-    struct undo_copy *c = copy_of(bytes), *older = NULL;
-    for (unsigned n = 0; (older = next_private(&f->shared, c->page, older, &n));)
-        views &= ~(older->views & ~older->unsure);
-    c->views = views;
-    c->unsure = unsure;
-    if (views)
-        f->shared.header->undo.kept = 1;
-    __atomic_store_n(&c->until, views ? UNDO_PRIVATE : 0, __ATOMIC_RELEASE);
-    return views;
-}
-
-const char *undo_private_find(struct file *f, uint64_t page, unsigned view, const char *before,
-                              bool *is_sure)
-{
-    const char *oldest = NULL;
-    struct undo_copy *c = NULL;
-    if (!f->shared.header->undo.kept || undo_map(f) < 0)
-        return NULL;
-    for (unsigned n = 0; (c = next_private(&f->shared, page, c, &n)) && c->bytes != before;)
-        if (c->views >> view & 1) {
-            oldest = c->bytes;
-            *is_sure = !(c->unsure >> view & 1);
-        }
-    return oldest;
-}
-
-static void drop(struct undo_copy *c, uint64_t views)
-{
-    c->views &= ~views;
-    if (!c->views)
-        __atomic_store_n(&c->until, 0, __ATOMIC_RELEASE);
-}
-
-void undo_private_drop(struct file *f, uint64_t page, uint64_t views)
-{
-    struct shared *s = &f->shared;
-    struct undo_copy *c = NULL;
-    if (!s->header->undo.kept || undo_map(f) < 0)
-        return;
-    for (unsigned n = 0; (c = next_private(s, page, c, &n));)
-        drop(c, views);
-}
-
-void undo_private_drop_all(struct file *f, uint64_t from, uint64_t views)
-{
-    struct shared *s = &f->shared;
-    struct undo_copy *c;
-    if (!s->header->undo.kept || undo_map(f) < 0)
-        return;
-    for (uint64_t i = 0; i < s->header->undo.made && (c = copy_at(s, i)); i++)
-        if (c->until == UNDO_PRIVATE && c->page >= from)
-            drop(c, views);
+    return c;
 }
 
 /* ---- a snapshot ---- */
 
 int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, unsigned n, char *dst)
 {
-    struct shared *s = &f->shared;
-    const struct shared_undo *h = &s->header->undo;
+    const struct shared_undo *h = &f->shared.header->undo;
     const uint32_t edition = __atomic_load_n(&h->edition, __ATOMIC_ACQUIRE);
-    uint32_t at = __atomic_load_n(head_of(s, page), __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; at && i < LONGEST; i++) {
-        const struct undo_copy *c = copy_at(s, at - 1);
-        if (!c)
-            return window_no_room(ENOMEM, sizeof(*c), "the snapshots of ", f->pairing.path);
+    struct undo_walk w = {.f = f, .page = page};
+    while (undo_next(&w)) {
+        const struct undo_copy *c = w.at;
         const uint64_t until = __atomic_load_n(&c->until, __ATOMIC_ACQUIRE),
                        from = __atomic_load_n(&c->from, __ATOMIC_ACQUIRE);
-        at = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE);
         seam_point(SEAM_VERSION, f);
-        if (__atomic_load_n(&c->page, __ATOMIC_ACQUIRE) != page || number < from || number >= until)
+        if (number < from || number >= until)
             continue;
         RACES_MEANT_BEGIN(); /* it may be used anew meanwhile */
         f->persist.kernel->plain(dst, c->bytes + begin, n);
@@ -586,6 +498,8 @@ int undo_find(struct file *f, uint64_t number, uint64_t page, unsigned begin, un
                    ? UNDO_FOUND
                    : UNDO_AGAIN;
     }
+    if (w.failed)
+        return no_memory(f);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return edition & 1 || __atomic_load_n(&h->edition, __ATOMIC_RELAXED) != edition ? UNDO_AGAIN
                                                                                     : UNDO_NONE;

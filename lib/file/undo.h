@@ -25,23 +25,27 @@
  * Either the commit sees the entry, and saves what it changes; or the snapshot sees the commit's number, and comes after it.
  *
  * The table is an object of its own in shared memory, `/ato-<id>-<generation>-s`: 512 lines of 8 words. The first line tells how
- * many are in use. Each other line belongs to a process, which keeps a lock on the byte of the object that has the line's number.
- * The words of such a line are entries, one for each snapshot of the process. An entry without a snapshot, or with one
- * that was given up, is a value of enum undo_entry. While a snapshot begins it is UNDO_BEGINNING with a number, and from then on the
- * number of the snapshot. Every user who may read the file may write to the table. So nothing in it is trusted: a wrong value can cost other processes memory, or their snapshots, and can lead to no wrong byte.
+ * many lines are in use. Each other line belongs to one process, which locks the byte of the object at the offset of the line's number. Its words
+ * are entries, one for each snapshot of the process:
+ *
+ *   a value of enum undo_entry      no snapshot, or it was given up
+ *   UNDO_BEGINNING, or'ed with n    a snapshot begins; `moment` was n
+ *   n, from UNDO_FIRST on           the snapshot with number n
+ *
+ * Every user who may read the file may write to the table, so nothing in it is trusted: a wrong value can cost other processes memory, or
+ * their snapshots, but leads to no wrong byte.
  *
  * The undo area ends the object of the page states: UNDO_BUCKETS heads of lists, then copies of pages. The holder of `showing` changes it;
- * others read without a lock. A reader copies the bytes of a copy and looks then whether it still is the one that it was. If it
- * finds none, and `edition` is the same even number before and after that, there is none: the snapshot was given up, since the area was full.
+ * others read without a lock. A reader copies the bytes of a copy, and then checks that the copy has not changed. If it finds no copy, and
+ * `edition` is the same even number before and after the search, there is none: the snapshot was given up, since the area was full.
  */
 #ifndef ATO_LIB_FILE_UNDO_H
 #define ATO_LIB_FILE_UNDO_H
 
 #include "lib/file/file.h"
 
-/* In a word of the table; a number is UNDO_FIRST at least. */
 enum undo_entry { UNDO_FREE, UNDO_TAKEN, UNDO_LOST }; /* LOST: given up */
-#define UNDO_BEGINNING (1ull << 63)                   /* the rest is `moment`, as it was before */
+#define UNDO_BEGINNING (1ull << 63)
 
 enum {
     UNDO_WORDS = 8, /* of a line */
@@ -52,6 +56,19 @@ enum {
 
 /* shared_header.numbered. While it is UNDO_BEGUN, commits may be under way that have no number. */
 enum { UNDO_BEGUN = 1, UNDO_READY };
+
+/* A saved page. */
+struct undo_copy {
+    uint64_t page, from; /* `from`: the number of its content */
+    uint64_t until;  /* of the commit that has changed it then; UNDO_EARLY, UNDO_PRIVATE; 0: free */
+    uint32_t next;   /* in the list of its bucket: an index of a copy, + 1; 0: none */
+    uint64_t views;  /* UNDO_PRIVATE: for which views of plain stores it is kept, a mask */
+    uint64_t unsure; /* of these: their copies may be of this content, or of what came next */
+    char pad[64 - 48];
+    char bytes[PAGE_BYTES];
+};
+
+static_assert(sizeof(struct undo_copy) == 64 + PAGE_BYTES, "layout");
 
 /* undo_copy.until: the copy is the newest content of the page (early.h); it is kept for mappings with plain stores (store_views.h). */
 #define UNDO_EARLY   UINT64_MAX
@@ -105,11 +122,10 @@ static inline bool undo_is_early(const struct file *f, const struct page_state *
     return f->logged && __atomic_load_n(&s->bitmap, __ATOMIC_ACQUIRE) && file_is_numbered(f);
 }
 
-/* Returns room for the newest content of the page, which counts from undo_put() on; NULL: there is none. */
-char *undo_room(const struct undo *u, uint64_t page);
-void undo_put(const struct undo *u, char *bytes);
-/* Gives it back instead. */
-void undo_put_back(char *bytes);
+/* Returns room for the newest content of the page: a copy that does not count until undo_put(); NULL: there is none. */
+struct undo_copy *undo_room(const struct undo *u, uint64_t page);
+
+void undo_put(const struct undo *u, struct undo_copy *c);
 
 /* The early copy of a page that has this version becomes a saved one: a commit is about to change the page. */
 void undo_outdate(const struct undo *u, uint64_t page, uint64_t version);
@@ -127,22 +143,26 @@ void undo_forget(struct file *f, uint64_t page, struct page_state *s);
 int undo_each_early(struct file *f, int (*visit)(struct file *f, uint64_t page,
                                                  struct page_state *s, const char *bytes));
 
-/* ---- what private copies were made from (store_views.h). With `showing`, as those above ---- */
+/* ---- the copies themselves. With `showing`, as those above ---- */
 
-/* Returns room for a copy of a page, which no snapshot and no reader sees; NULL: there is none. */
-char *undo_private_room(struct file *f, uint64_t page);
+/* A walk along all copies of a page. The last three are 0 at the start. */
+struct undo_walk {
+    struct file *f;
+    uint64_t page;
+    struct undo_copy *at;
+    unsigned looks;
+    bool failed; /* no memory to map the next one */
+};
+bool undo_next(struct undo_walk *w); /* after undo_map() */
 
-/* It is kept for these views, but those which have an older one that they are sure of. `unsure`: of the views, those whose copies may have been
- * made from it, from what came next, or from a mixture. Returns false: for none, and the room is gone. */
-bool undo_private_put(struct file *f, char *bytes, uint64_t views, uint64_t unsure);
+/* Returns room for content of the page: a copy that does not count until something is stored in `until`, and comes first in a walk; NULL:
+ * there is none. */
+struct undo_copy *undo_first_room(struct file *f, uint64_t page);
 
-/* Returns the oldest copy of the page that is kept for the view, of those after `before`, if that is not NULL; NULL: there is none. */
-const char *undo_private_find(struct file *f, uint64_t page, unsigned view, const char *before,
-                              bool *is_sure);
+/* Returns the i-th copy of all pages; NULL: there are less, or no memory. */
+struct undo_copy *undo_at(struct file *f, uint64_t i);
 
-/* None of the page, or of any page from one on, is kept for these views any more. */
-void undo_private_drop(struct file *f, uint64_t page, uint64_t views);
-void undo_private_drop_all(struct file *f, uint64_t from, uint64_t views);
+/* ---- a snapshot ---- */
 
 /* Copies n bytes of a saved page as the snapshot with that number has to see it. Returns enum undo_found; -1 with ENOMEM. */
 enum undo_found { UNDO_NONE, UNDO_FOUND, UNDO_AGAIN };

@@ -120,7 +120,7 @@ page_fetch(const struct homes *homes, const struct page_state *s, unsigned begin
 struct page_span {
     struct file *file;
     uint64_t first, last; /* pages */
-    uint64_t end;         /* bytes that the file must have */
+    uint64_t end;         /* bytes that the file must have; 0: the caller changes its size */
 };
 
 static inline struct page_span page_span_of(struct file *f, uint64_t offset, uint64_t n)

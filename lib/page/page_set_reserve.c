@@ -99,7 +99,8 @@ static enum reservation try_spans(struct page_set *h, const struct page_span *sp
         if (last && last->file == *file && *page <= last->page)
             *page = last->page + 1;
         for (; *page <= spans[i].last; (*page)++) {
-            r = page_set_take(h, *file, *page, &patience);
+            r = page_set_take(h, *file, *page, lesser(spans[i].end, *page * PAGE_BYTES + 1),
+                              &patience);
             if (r != RESERVATION_MINE)
                 return r;
         }

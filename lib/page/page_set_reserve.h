@@ -33,14 +33,13 @@ static inline enum reservation page_set_take_at(struct page_set *h, struct file 
     return loaded < 0 ? RESERVATION_FAILED : RESERVATION_MINE;
 }
 
-/* The same, by the page's number alone; the file reaches into the page. */
+/* The same, by the page's number alone. */
 static inline enum reservation page_set_take(struct page_set *h, struct file *f, uint64_t page,
-                                             const struct patience *patience)
+                                             uint64_t end, const struct patience *patience)
 {
     struct page_state *s = shared_state(&f->shared, page);
     const struct homes homes = file_homes_of(f, page, s);
-    return s ? page_set_take_at(h, f, page, s, &homes, page * PAGE_BYTES + 1, patience)
-             : RESERVATION_FAILED;
+    return s ? page_set_take_at(h, f, page, s, &homes, end, patience) : RESERVATION_FAILED;
 }
 
 /* Reserves and loads the pages of n spans, which are in the order above by their first pages, and may

@@ -218,7 +218,7 @@ static int read_reserved(struct file *f, uint64_t offset, char *dst, uint64_t n,
         page_set_init(&h);
         r = page_set_make_room(&h, page_span_count(offset, n));
         for (uint64_t at = offset / PAGE_BYTES; r >= 0 && at * PAGE_BYTES < offset + n; at++)
-            r = page_set_take(&h, f, at, &patience);
+            r = page_set_take(&h, f, at, at * PAGE_BYTES + 1, &patience);
         r = r < 0 ? -1 : 0; /* pages that a transaction has, or is about to cut off, are skipped */
         for (int i = 0; r == 0 && i < 2; i++)
             r = read_pass(f, offset, dst, n, versions, NULL, newest);

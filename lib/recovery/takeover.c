@@ -34,7 +34,6 @@ struct dead_page {
         page; /* DEAD_SIZE: this is `sizing`, the state of the size; DEAD_LOCK: one of the log's, which has no content */
     uint64_t value; /* its bitmap, or the size, as on the media */
     bool showed;    /* marked as flipping when its holder died */
-    enum stores_kept kept;
 };
 
 struct dead {
@@ -176,20 +175,26 @@ static bool held(const struct dead *p, const struct page_state *s)
     return __atomic_load_n(&s->holder, __ATOMIC_ACQUIRE) == p->holder;
 }
 
+/* Is it a page that somebody has used? */
+static bool has_content(const struct dead_page *at)
+{
+    return at->page < DEAD_LOCK && at->state->version;
+}
+
 /* The file itself changes, for those that have plain stores (store_views.h). */
 static void look_before(struct dead *p, struct store_look *l)
 {
     store_look_begin(l, p->file, 0);
     for (uint64_t i = 0; i < p->npages; i++)
-        if (p->pages[i].page < DEAD_LOCK && p->pages[i].state->version)
-            p->pages[i].kept = store_look_before(l, p->pages[i].page);
+        if (has_content(&p->pages[i]))
+            store_look_before(l, p->pages[i].page);
 }
 
 static void look_after(struct dead *p, struct store_look *l)
 {
     for (uint64_t i = 0; i < p->npages; i++)
-        if (p->pages[i].kept)
-            store_look_after(l, p->pages[i].page, p->pages[i].kept);
+        if (has_content(&p->pages[i]))
+            store_look_after(l, p->pages[i].page);
     store_look_end(l);
 }
 
@@ -324,8 +329,7 @@ static int note_all(struct dead *p)
 /* Is the page to come home? Its commit has made the space (show_begin()). */
 static bool comes_home(const struct file *f, const struct dead_page *at)
 {
-    return at->page < DEAD_LOCK && at->state->version && at->state->bitmap &&
-           (at->state->flags & PAGE_O_ALLOCATED) &&
+    return has_content(at) && at->state->bitmap && (at->state->flags & PAGE_O_ALLOCATED) &&
            (at->page + 1) * PAGE_BYTES <= __atomic_load_n(&f->viewed, __ATOMIC_ACQUIRE);
 }
 

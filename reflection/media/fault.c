@@ -291,7 +291,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         pass_on(signal, info, context, repeats);
 }
 
-static void install(int signal)
+void fault_install(int signal)
 {
     struct handler *h = handler_of(signal);
     struct sigaction own = {.sa_sigaction = on_fault}, before;
@@ -328,14 +328,4 @@ int fault_sigaction(int signal, const struct sigaction *action, struct sigaction
     pthread_mutex_unlock(&fault_lock);
     pthread_sigmask(SIG_SETMASK, &masked, NULL);
     return r;
-}
-
-void fault_install(void)
-{
-    install(SIGBUS);
-}
-
-void fault_install_for_stores(void)
-{
-    install(SIGSEGV);
 }

@@ -36,8 +36,8 @@ struct fault_target {
         poisoned; /* becomes 1; alone in its page, or with what may become zeros then. NULL: none */
 };
 
-/* Installs the handler, unless it is installed. */
-void fault_install(void);
+/* Installs the handler of SIGBUS, or of SIGSEGV (below), unless it is installed. */
+void fault_install(int signal);
 
 /* As sigaction(2) of SIGBUS or SIGSEGV, as if the library had no handler: if it has one, that stays, and passes on to this action. */
 int fault_sigaction(int signal, const struct sigaction *action, struct sigaction *old);
@@ -67,7 +67,6 @@ void fault_unmap(void *at, size_t n);
  * that stores there fails with EFAULT instead.
  */
 extern struct fault_target fault_stores; /* the target of such views */
-void fault_install_for_stores(void);
 
 /* Lets stores to whole pages of such a view wait, or go on. Returns 0; -1 with errno. */
 int fault_stop_stores(void *at, size_t n);
