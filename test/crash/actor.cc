@@ -67,12 +67,6 @@ Mapping *Actor::map(int file, int policy, unsigned flags)
     return world.map(file, domain, policy, flags);
 }
 
-static void must(bool ok, const char *call)
-{
-    if (!ok)
-        throw Violation(std::string(call) + ": " + ato_errormsg());
-}
-
 Bytes Actor::read(const Mapping *m, uint64_t at, uint64_t n)
 {
     Bytes bytes(n);

@@ -12,6 +12,13 @@
 namespace crash
 {
 
+// For a call of the library that has to succeed.
+inline void must(bool ok, const char *call)
+{
+    if (!ok)
+        throw Violation(std::string(call) + ": " + ato_errormsg());
+}
+
 // A hash of the contents of all originals.
 uint64_t hash_of(const std::vector<Bytes> &contents);
 

@@ -241,12 +241,6 @@ void append(Actor &a)
         a.unmap(m, a.random.one_in(2) ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
 }
 
-void must(bool ok, const char *call)
-{
-    if (!ok)
-        throw Violation(std::string(call) + ": " + ato_errormsg());
-}
-
 // The same by relaxed commits: a power cut leaves what one of them has made since all were durable.
 class Appends
 {

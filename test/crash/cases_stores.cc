@@ -19,12 +19,6 @@ namespace
 
 constexpr uint64_t LONGER = SIZE + 2 * PAGE + 300;
 
-void must(bool ok, const char *call)
-{
-    if (!ok)
-        throw Violation(std::string(call) + ": " + ato_errormsg());
-}
-
 // A view, and what its process has stored.
 class Stores
 {

@@ -13,12 +13,6 @@ namespace crash
 namespace
 {
 
-void must(bool ok, const char *call)
-{
-    if (!ok)
-        throw Violation(std::string(call) + ": " + ato_errormsg());
-}
-
 void put_into(Bytes &content, uint64_t at, const Bytes &bytes)
 {
     check(at + bytes.size() <= content.size(), "a case writes beyond the end of its file");

@@ -281,12 +281,6 @@ class Runner
     bool keeps = false;   // its reads have to stay valid
     Change change;        // the change that its commit will make
 
-    static void must(bool ok, const char *call)
-    {
-        if (!ok)
-            throw Violation(std::string(call) + ": " + ato_errormsg());
-    }
-
     // After a call in the transaction. False: it was aborted.
     bool went(bool done, const char *call)
     {

@@ -5,17 +5,48 @@
 #include "faults.h"
 #include "mapped.h"
 
+#define _Thread_local __thread // C++ has no _Thread_local
 extern "C" {
 #include "lib/file/shared.h"
 #include "reflection/format/manifest.h"
+#include "reflection/media/seam.h"
 }
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
+#include <unistd.h>
+
 namespace support
 {
+
+bool dies_at(int n, const std::string &path, const ato_options &o,
+             const std::function<bool(Mapped &)> &act, const std::function<bool(Mapped &)> &before)
+{
+    static int left;
+    const int status = in_child([&] {
+        alarm(30);
+        Mapped own(path, o);
+        if (!own || (before && !before(own)))
+            return 1;
+        left = n;
+        FsFaults fs;
+        PersistFaults stores;
+        fs.before = [](const FsCall &) { return left-- == 0 ? DIE : GO_ON; };
+        stores.before = [](const PersistCall &) { return left-- == 0 ? DIE : GO_ON; };
+        seam_hook = [](enum seam_point here, const void *) {
+            if (here != SEAM_WAIT && left-- == 0)
+                _exit(CUT);
+        };
+        const bool done = act(own);
+        seam_hook = nullptr;
+        left = -1;
+        return done ? 0 : 2;
+    });
+    EXPECT_TRUE(status == CUT || status == 0) << status;
+    return status == CUT;
+}
 
 int die_in_commit(const std::string &path)
 {

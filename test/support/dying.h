@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state that a process leaves that died in a commit to two pages.
+// Processes that die in a call, and the state that they leave.
 #ifndef ATO_TEST_SUPPORT_DYING_H
 #define ATO_TEST_SUPPORT_DYING_H
+
+#include "support/mapped.h"
 
 #include <functional>
 #include <string>
@@ -11,6 +13,11 @@ struct manifest_record;
 
 namespace support
 {
+
+// A process maps the file, does `before`, and dies at the n-th step of `act`, from 0. Returns whether it died, or came to the end.
+bool dies_at(int n, const std::string &path, const ato_options &o,
+             const std::function<bool(Mapped &)> &act,
+             const std::function<bool(Mapped &)> &before = nullptr);
 
 // A process dies in a commit, in domain pmem: pattern(100, 2) at the begin of the file, pattern(100, 3) of its second page. A lane
 // has the commit, and no word is stored. Returns CUT.

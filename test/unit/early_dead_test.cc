@@ -3,12 +3,7 @@
 // A process is killed at each step of an early commit, or of what brings early commits home to the file. Others go on at once: what
 // they see is all of its commit or nothing, and nothing of others is lost; open snapshots read the same again.
 #include "early_lab.h"
-#include "support/faults.h"
-
-#define _Thread_local __thread // C++ has no _Thread_local
-extern "C" {
-#include "reflection/media/seam.h"
-}
+#include "support/dying.h"
 
 #include <cstring>
 #include <functional>
@@ -24,33 +19,6 @@ namespace
 {
 
 constexpr size_t ALL = 20 * PAGE, PLACE = 2 * PAGE - 99;
-
-// In a process, after it has mapped the file: dies at the n-th step, from 0. Returns whether it died.
-bool dies_at(int n, const std::string &file, const ato_options &o,
-             const std::function<bool(Mapped &)> &act)
-{
-    static int left;
-    const int status = in_child([&] {
-        Mapped own(file, o);
-        if (!own)
-            return 1;
-        left = n;
-        FsFaults fs;
-        PersistFaults stores;
-        fs.before = [](const FsCall &) { return left-- == 0 ? DIE : GO_ON; };
-        stores.before = [](const PersistCall &) { return left-- == 0 ? DIE : GO_ON; };
-        seam_hook = [](enum seam_point here, const void *) {
-            if (here != SEAM_WAIT && left-- == 0)
-                _exit(CUT);
-        };
-        const bool done = act(own);
-        seam_hook = nullptr;
-        left = -1;
-        return done ? 0 : 2;
-    });
-    EXPECT_TRUE(status == CUT || status == 0) << status;
-    return status == CUT;
-}
 
 struct Deed {
     const char *name;

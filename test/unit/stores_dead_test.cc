@@ -3,11 +3,7 @@
 // A process is killed at each step of a commit of plain stores, beside another one that has stored to the same pages. Its commit counts as a
 // whole or not at all, and what the other one has stored is what it commits.
 #include "stores_lab.h"
-
-#define _Thread_local __thread // C++ has no _Thread_local
-extern "C" {
-#include "reflection/media/seam.h"
-}
+#include "support/dying.h"
 
 #include <functional>
 #include <memory>
@@ -25,33 +21,6 @@ class StoresOfTheDead : public StoresFile
   protected:
     static constexpr size_t PLACE = 2 * PAGE - 99, OTHER = 9 * PAGE + 30 * SLICE;
 
-    // In a process that maps the file: dies at the n-th step of `act`, from 0. Returns whether it died.
-    bool dies_at(int n, const ato_options &o, const std::function<bool(Mapped &)> &before,
-                 const std::function<bool(Mapped &)> &act)
-    {
-        static int left;
-        const int status = in_child([&] {
-            alarm(30);
-            Mapped own(file, o);
-            if (!own || !before(own))
-                return 1;
-            left = n;
-            FsFaults fs;
-            PersistFaults stores;
-            fs.before = [](const FsCall &) { return left-- == 0 ? DIE : GO_ON; };
-            stores.before = [](const PersistCall &) { return left-- == 0 ? DIE : GO_ON; };
-            seam_hook = [](enum seam_point here, const void *) {
-                if (here != SEAM_WAIT && left-- == 0)
-                    _exit(CUT);
-            };
-            const bool done = act(own);
-            seam_hook = nullptr;
-            left = -1;
-            return done ? 0 : 2;
-        });
-        EXPECT_TRUE(status == CUT || status == 0) << status;
-        return status == CUT;
-    }
     // What the process stores that dies, and how it commits it.
     Bytes news()
     {
@@ -149,9 +118,9 @@ TEST_P(StoresOfTheDead, CountAsAWholeOrNotAtAll)
             const bool early = way % 2; // this process has its copies before
             Bytes own = early ? stores_here(m) : Bytes();
             const bool died = dies_at(
-                n, deed.plainly ? plain() : opt(),
-                [&](Mapped &mine) { return deed.plainly ? stores(mine, bytes) : true; },
-                [&](Mapped &mine) { return deed.act(mine, bytes); });
+                n, file, deed.plainly ? plain() : opt(),
+                [&](Mapped &mine) { return deed.act(mine, bytes); },
+                [&](Mapped &mine) { return deed.plainly ? stores(mine, bytes) : true; });
             if (!early)
                 own = stores_here(m);
             deaths += died;
@@ -168,7 +137,6 @@ TEST_P(StoresOfTheDead, AreTakenOverByOneThatIsKilled)
     Mapped m(file, plain()), other(file, opt());
     ASSERT_TRUE(m && other) << m.sentence << other.sentence;
     unsigned deaths = 0, way = 0;
-    const auto nothing = [](Mapped &) { return true; };
     for (int first = 4; first < 60 && !HasFailure(); first += 4)
         for (int n = first % 3; n < 60 && !HasFailure(); n += 7) {
             SCOPED_TRACE(testing::Message()
@@ -178,10 +146,10 @@ TEST_P(StoresOfTheDead, AreTakenOverByOneThatIsKilled)
             apply(after, bytes);
             const Bytes own = stores_here(m);
             bool died = dies_at(
-                first, plain(), [&](Mapped &mine) { return stores(mine, bytes); },
-                [](Mapped &mine) { return commit(mine) == 0; });
+                first, file, plain(), [](Mapped &mine) { return commit(mine) == 0; },
+                [&](Mapped &mine) { return stores(mine, bytes); });
             // Takes over, and changes nothing.
-            deaths += died && dies_at(n, opt(), nothing, [&](Mapped &mine) {
+            deaths += died && dies_at(n, file, opt(), [](Mapped &mine) {
                           return !mine.read().empty() && ato_deploy(mine.base, SIZE) == 0;
                       });
             check(m, other, died, after, own, way++);

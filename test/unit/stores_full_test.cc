@@ -22,15 +22,19 @@ class StoresInNeed : public StoresFile
         o.snapshot_bytes = LITTLE;
         return o;
     }
+    void make_hole()
+    {
+        ASSERT_EQ(unlink(file.c_str()), 0);
+        write_file(file, {});
+        ASSERT_EQ(truncate(file.c_str(), SIZE), 0);
+        content = Bytes(SIZE);
+    }
 };
 IN_ALL_DOMAINS(StoresInNeed);
 
 TEST_P(StoresInNeed, OfSpaceAreStillThere)
 {
-    ASSERT_EQ(unlink(file.c_str()), 0);
-    write_file(file, {});
-    ASSERT_EQ(truncate(file.c_str(), SIZE), 0); // a hole
-    content = Bytes(SIZE);
+    make_hole();
     Mapped m(file, plain()), other(file, opt());
     ASSERT_TRUE(m && other) << m.sentence << other.sentence;
     Bytes shown = content;
@@ -65,10 +69,7 @@ TEST_P(StoresInNeed, OfSpaceAreStillThere)
 // A view shows all that others commit, so these need space for the file itself too.
 TEST_P(StoresInNeed, OfSpaceKeepOthersFromCommits)
 {
-    ASSERT_EQ(unlink(file.c_str()), 0);
-    write_file(file, {});
-    ASSERT_EQ(truncate(file.c_str(), SIZE), 0);
-    content = Bytes(SIZE);
+    make_hole();
     Mapped m(file, plain()), other(file, opt());
     ASSERT_TRUE(m && other) << m.sentence << other.sentence;
     for (size_t page = 0; page < PAGES - 2; page += 2) {
@@ -111,7 +112,6 @@ TEST_P(StoresInNeed, OfMemoryAreForgottenByWishAlone)
     ASSERT_EQ(commit(m), 0) << ato_errormsg();
     EXPECT_TRUE(other.read() == content);
     // Many pages that have stores.
-    const Bytes before = content;
     for (size_t page = 0; page < 3 * COPIES; page++)
         store(m, page * PAGE, {1});
     const Bytes shown = view(m);
