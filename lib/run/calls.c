@@ -58,6 +58,7 @@ WITHIN(statx, statx, int,
        flags, mask, st)
 
 static bool own[CALLS_OWN_MOST];
+unsigned calls_own_count;
 
 bool calls_is_own(int fd)
 {
@@ -66,8 +67,10 @@ bool calls_is_own(int fd)
 
 static int keep(int fd, bool is_own)
 {
-    if (fd >= 0 && fd < CALLS_OWN_MOST)
-        __atomic_store_n(&own[fd], is_own, __ATOMIC_RELAXED);
+    if (fd >= 0 && fd < CALLS_OWN_MOST) {
+        const bool was = __atomic_exchange_n(&own[fd], is_own, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&calls_own_count, (unsigned)(is_own - was), __ATOMIC_RELAXED);
+    }
     return fd;
 }
 

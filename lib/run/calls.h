@@ -135,6 +135,7 @@ void *calls_find(enum call call);
 /* Returns whether the descriptor was opened by a source within this library. Programs close all that they do not know. */
 enum { CALLS_OWN_MOST = 1 << 16 }; /* from this number on none is known */
 bool calls_is_own(int fd);
+extern unsigned calls_own_count; /* how many there are; atomic */
 
 /* The descriptor becomes one of these. calls_own() moves it to a number that programs do not choose, and closes fd; calls_own_here() does not: the
  * close() would drop the program's locks of fcntl(2). Return its number; -1 if fd is. Keep errno. */

@@ -269,8 +269,10 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     struct statx sx;
     if (!s)
         return report_null(ENOMEM, "no memory to map a file");
-    /* Libato needs some for each file, and more in commits: half of them are left to the program. */
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd >= limit.rlim_cur / 2) {
+    /* Of descriptors, which libato needs for a file. Half of all are left to the program. */
+    enum { EACH = 7 };
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        ((rlim_t)fd >= limit.rlim_cur / 2 || calls_own_count + EACH > limit.rlim_cur / 2)) {
         free(s);
         return report_null(
             EMFILE, "half of the descriptors that the process may have are in use (ulimit -n)");

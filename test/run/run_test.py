@@ -308,6 +308,9 @@ class Run(unittest.TestCase):
         done = self.say('bash', '-c', limit, 'sh', ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'b')
         self.assertEqual((done[0], self.pages()), (0, 16 * 'b'))
         self.assertIn('half of the descriptors', done[1])
+        done = self.say('bash', '-c', 'ulimit -n 64 && exec "$@"', 'sh', ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'many-files', 'b')
+        self.assertEqual((done[0], self.pages()), (0, 16 * 'b'))
+        self.assertIn('half of the descriptors', done[1])
 
     def test_says_that_descriptors_ran_out(self):
         for option, status, how in ([], 0, 'mapped'), (['--require'], 123, 'not mapped'):

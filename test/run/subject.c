@@ -513,6 +513,17 @@ static int step(const char *word)
         return setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0;
     if (strcmp(word, "wait") == 0) /* until it is told to go on */
         return write(STDOUT_FILENO, word, 1) == 1 && read(STDIN_FILENO, bytes, 1) == 0;
+    if (strcmp(word, "many-files") == 0) {
+        for (int i = 0; i < 20; i++) {
+            char name[4096];
+            (void)snprintf(name, sizeof(name), "%s.%d", path, i);
+            const int other = open(name, O_RDWR | O_CREAT, 0600);
+            if (other < 0 || ftruncate(other, PAGE) < 0 ||
+                mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, other, 0) == MAP_FAILED)
+                return 0;
+        }
+        return 1;
+    }
     if (strcmp(word, "readers") == 0)
         return read_beside();
     if (strcmp(word, "end-in-sync") == 0 || strcmp(word, "end-in-fork") == 0)

@@ -10,14 +10,8 @@
 
 #include "lib/preload/record.h"
 
-#include "ato.h"
-
-#include <dirent.h>
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
