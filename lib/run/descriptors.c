@@ -307,17 +307,18 @@ ssize_t call_recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- closing ---- */
 
-/* Returns whether the file has a lock which ends when this descriptor is closed. */
-static bool has_lock(int fd)
+/* Returns whether there is a lock by this descriptor: any that ends when it is closed, or, " WRITE ", one that excludes others. */
+static bool has_lock(int fd, const char *kind)
 {
-    char text[1024];
+    char text[4096];
     (void)snprintf(text, sizeof(text), "/proc/self/fdinfo/%d", fd);
     const int info = REAL(open)(text, O_RDONLY | O_CLOEXEC);
     const ssize_t n = info < 0 ? 0 : read(info, text, sizeof(text) - 1);
     text[n < 0 ? 0 : n] = 0;
     if (info >= 0)
         REAL(close)(info);
-    return strstr(text, "\nlock:");
+    const char *locks = strstr(text, "\nlock:");
+    return locks && strstr(locks, kind);
 }
 
 /* Before a descriptor is closed: a file that is not mapped any more is not served any more. */
@@ -325,7 +326,7 @@ static void leave(int fd)
 {
     struct served *s = served_enter_of(fd);
     const bool is_last = s && !s->count;
-    if (s && !is_last && served_is_here() && has_lock(fd))
+    if (s && !is_last && served_is_here() && has_lock(fd, ""))
         (void)served_commit_file(s);
     if (s)
         served_leave();
@@ -418,19 +419,28 @@ CALL_ALIAS(freopen, freopen64);
 
 /* ---- locks ---- */
 
-/* Before a lock of the file is given back, it is committed: others who take it expect to see what was stored. */
+/* Before a lock is given back, or (not all) becomes one that others may have, too: they expect to see what was stored. */
+static void give_lock(int fd, bool all)
+{
+    struct served *s = served_enter_of(fd);
+    if (!s)
+        return;
+    if (all || has_lock(fd, " WRITE "))
+        (void)served_commit_file(s);
+    served_leave();
+}
 
 int call_flock(int fd, int operation)
 {
-    if (operation & LOCK_UN)
-        (void)served_commit_of(fd);
+    if (operation & (LOCK_UN | LOCK_SH))
+        give_lock(fd, operation & LOCK_UN);
     return REAL(flock)(fd, operation);
 }
 
 int call_lockf(int fd, int command, off_t n)
 {
     if (command == F_ULOCK)
-        (void)served_commit_of(fd);
+        give_lock(fd, true);
     return REAL(lockf)(fd, command, n);
 }
 CALL_ALIAS(lockf, lockf64);
@@ -443,8 +453,8 @@ int call_fcntl(int fd, int command, ...)
     va_end(rest);
     if ((command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
          command == F_OFD_SETLKW) &&
-        ((struct flock *)argument)->l_type == F_UNLCK)
-        (void)served_commit_of(fd);
+        ((struct flock *)argument)->l_type != F_WRLCK)
+        give_lock(fd, ((struct flock *)argument)->l_type == F_UNLCK);
     const int r = REAL(fcntl)(fd, command, argument);
     return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? served_note(r) : r;
 }

@@ -149,6 +149,9 @@ class Run(unittest.TestCase):
         self.fill(b'a')
         self.assertEqual(self.run_it('drop-rights', 'b'), 16 * 'b')
 
+    def test_a_lock_that_becomes_a_shared_one_shows_what_was_stored(self):
+        self.run_it('b', 'share', 'b')
+
     def test_programs_that_are_started_find_what_was_stored(self):
         self.assertEqual(self.say(ATO, 'run', '--path', self.dir, SUBJECT, self.file, 'programs'), (0, ''))
 

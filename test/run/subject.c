@@ -360,6 +360,16 @@ static int step(const char *word)
         return dup2(STDIN_FILENO, fd) == fd;
     if (strcmp(word, "unlock") == 0) /* others see what was stored */
         return flock(fd, LOCK_EX) == 0 && !outside(0) && flock(fd, LOCK_UN) == 0 && outside(0);
+    if (strcmp(word, "share") == 0) { /* a lock that others may have, too, from then on */
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, shared = lock;
+        shared.l_type = F_RDLCK;
+        if (outside(0) || fcntl(fd, F_SETLK, &lock) < 0 || fcntl(fd, F_SETLK, &shared) < 0)
+            return 0;
+        const int good = outside(0);
+        map[PAGE] = 'a';
+        return flock(fd, LOCK_EX) == 0 && outside(PAGE) && flock(fd, LOCK_SH) == 0 &&
+               !outside(PAGE) && good;
+    }
     if (strcmp(word, "programs") == 0)
         return start_programs();
     if (strcmp(word, "kill") == 0)
