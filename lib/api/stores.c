@@ -390,11 +390,15 @@ static bool has_zeros(const struct tx *t)
     return any;
 }
 
-/* What the view's copy of the last page had behind the end, `was`, would be seen again. */
+/* What the view's copy of the last page, if it is one, had behind the end, `was`, would be seen again. */
 static void clear_tail(const struct mapping *m, uint64_t was, uint64_t size)
 {
     const uint64_t end = lesser(layout_pages(was) * PAGE_BYTES, size), at = was - m->offset;
-    if (was < end && was >= m->offset && at < m->reach)
+    struct private_run *runs HEAP = NULL;
+    uint64_t n;
+    if (was >= end || was < m->offset || at >= m->reach)
+        return;
+    if (private_pages_find(m->base + at / PAGE_BYTES * PAGE_BYTES, 1, &runs, &n) < 0 || n)
         memset(m->base + at, 0, end - was);
 }
 
