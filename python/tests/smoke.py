@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Does an installed wheel work where there is nothing else? Run by python/check."""
 
+import importlib.metadata
 import os
 import sqlite3
 import subprocess
@@ -39,5 +40,5 @@ with tempfile.TemporaryDirectory(dir='/dev/shm') as folder:
     subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), 'ato'), 'check', folder], check=True, stdout=subprocess.DEVNULL
     )
-    assert 'numpy' not in sys.modules
+    assert 'numpy' not in sys.modules and importlib.metadata.version('libato') == ato.__version__
 print('    it works')
