@@ -6,25 +6,25 @@
 #include <string.h>
 
 PyTypeObject *map_type, *transaction_type, *snapshot_type, *stat_type;
-PyObject *error, *denied, *refused, *stale, *timed_out;
+PyObject *error_class, *denied_class, *refused_class, *stale_class, *timed_out_class;
 unsigned forks;
 
 PyObject *fail(int number)
 {
-    PyObject *class = error, *sentence = PyUnicode_DecodeFSDefault(ato_errormsg()), *e;
+    PyObject *class = error_class, *sentence = PyUnicode_DecodeFSDefault(ato_errormsg()), *e;
     switch (number) {
     case EACCES:
     case EPERM:
-        class = denied;
+        class = denied_class;
         break;
     case EAGAIN:
-        class = refused;
+        class = refused_class;
         break;
     case ESTALE:
-        class = stale;
+        class = stale_class;
         break;
     case ETIMEDOUT:
-        class = timed_out;
+        class = timed_out_class;
         break;
     }
     if (sentence && (e = PyObject_CallFunction(class, "iO", number, sentence))) {
@@ -61,8 +61,8 @@ static PyTypeObject *make_type(PyObject *module, const char *name, int bytes, Py
 
 static PyObject *make_error(PyObject *module, const char *name, PyObject *also, const char *what)
 {
-    PyObject *bases =
-        also && error ? PyTuple_Pack(2, error, also) : PyTuple_Pack(1, error ? error : also);
+    PyObject *bases = also && error_class ? PyTuple_Pack(2, error_class, also)
+                                          : PyTuple_Pack(1, error_class ? error_class : also);
     PyObject *class = bases ? PyErr_NewExceptionWithDoc(name, what, bases, NULL) : NULL;
     Py_XDECREF(bases);
     if (class && PyModule_AddObjectRef(module, strchr(name, '.') + 1, class) < 0)
@@ -86,18 +86,20 @@ static int set_up(PyObject *module)
                      ato_version(), VERSION);
         return -1;
     }
-    (void)((error = make_error(module, "ato.Error", PyExc_OSError,
-                               "A call of libato failed. errno says how, strerror is its "
-                               "sentence. Nothing has changed,\nexcept after EIO.")) &&
-           (denied = make_error(module, "ato.Denied", PyExc_PermissionError,
-                                "EACCES: no permission, or the map is read-only.")) &&
-           (refused = make_error(module, "ato.Refused", PyExc_BlockingIOError,
-                                 "EAGAIN: others were in the way; try again.")) &&
-           (stale = make_error(module, "ato.Stale", NULL,
-                               "ESTALE: another program has changed the file, or the snapshot was "
-                               "given up.")) &&
-           (timed_out = make_error(module, "ato.TimedOut", PyExc_TimeoutError,
-                                   "ETIMEDOUT: others held a page for too long; try again.")) &&
+    (void)((error_class = make_error(module, "ato.Error", PyExc_OSError,
+                                     "A call of libato failed. errno says how, strerror is its "
+                                     "sentence. Nothing has changed,\nexcept after EIO.")) &&
+           (denied_class = make_error(module, "ato.Denied", PyExc_PermissionError,
+                                      "EACCES: no permission, or the map is read-only.")) &&
+           (refused_class = make_error(module, "ato.Refused", PyExc_BlockingIOError,
+                                       "EAGAIN: others were in the way; try again.")) &&
+           (stale_class =
+                make_error(module, "ato.Stale", NULL,
+                           "ESTALE: another program has changed the file, or the snapshot was "
+                           "given up.")) &&
+           (timed_out_class =
+                make_error(module, "ato.TimedOut", PyExc_TimeoutError,
+                           "ETIMEDOUT: others held a page for too long; try again.")) &&
            (transaction_type =
                 make_type(module, "ato.Transaction", transaction_bytes, transaction_slots)) &&
            (snapshot_type = make_type(module, "ato.Snapshot", snapshot_bytes, snapshot_slots)) &&

@@ -35,7 +35,8 @@ typedef struct map {
 } Map;
 
 extern PyTypeObject *map_type, *transaction_type, *snapshot_type, *stat_type;
-extern PyObject *error, *denied, *refused, *stale, *timed_out; /* exceptions */
+/* Exceptions. */
+extern PyObject *error_class, *denied_class, *refused_class, *stale_class, *timed_out_class;
 extern unsigned forks; /* how many lead from the process that loaded the module to this one */
 
 /* Runs the statement with the GIL released, and `count` one higher. Keeps errno. */

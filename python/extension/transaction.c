@@ -240,7 +240,7 @@ static int run_once(ato_tx *tx, void *arg)
     PyEval_RestoreThread(run->thread);
     Py_CLEAR(run->result);
     /* What fn has raised of its own ends it, also if the transaction was refused. */
-    if (!run->type || PyErr_GivenExceptionMatches(run->type, refused)) {
+    if (!run->type || PyErr_GivenExceptionMatches(run->type, refused_class)) {
         Py_CLEAR(run->type);
         Py_CLEAR(run->value);
         Py_CLEAR(run->trace);
