@@ -26,9 +26,11 @@ __all__ = ['Denied', 'Error', 'Map', 'Refused', 'Snapshot', 'Stale', 'Stat', 'Ti
 __all__ += ['load', 'loadable_path', 'map', 'memmap']
 
 _FOLDER = os.path.dirname(__file__)
-_PREFER_FILE, _PREFER_REFLECTION, _RELAXED, _PLAIN_STORES = 0x2, 0x4, 0x200, 0x400  # ato_options.flags in ato.h
-_DOMAINS = ['auto', 'pmem', 'eadr', 'disk', 'process']
-_POLICIES = ['default', 'lazy', 'gather', 'eager']
+# As in ato.h.
+_RELAXED, _PLAIN_STORES = 0x200, 0x400
+_PREFER = {None: 0, 'file': 0x2, 'reflection': 0x4}
+_DOMAINS = {'auto': 0, 'pmem': 1, 'eadr': 2, 'disk': 3, 'process': 4}
+_POLICIES = {'default': 0, 'lazy': 1, 'gather': 2, 'eager': 3}
 
 
 def map(
@@ -67,12 +69,11 @@ def map(
         raise ValueError('a read-only map has no size to set, and no plain stores')
     if size is not None and size < 0 or max_size < 0:
         raise ValueError('a size is negative')
-    flags = _RELAXED * relaxed | _PLAIN_STORES * plain_stores
-    if prefer is not None:
-        flags |= {'file': _PREFER_FILE, 'reflection': _PREFER_REFLECTION}[prefer]
-    numbers = _DOMAINS.index(domain), _POLICIES.index(read_policy)
+    if domain not in _DOMAINS or read_policy not in _POLICIES or prefer not in _PREFER:
+        raise ValueError(f'no such domain, read_policy or prefer: {domain!r}, {read_policy!r}, {prefer!r}')
+    flags = _RELAXED * relaxed | _PLAIN_STORES * plain_stores | _PREFER[prefer]
     how = os.O_RDONLY if readonly else os.O_RDWR if size is None else os.O_RDWR | os.O_CREAT
-    m = _open(path, how, size or 0, max_size, flags, *numbers)
+    m = _open(path, how, size or 0, max_size, flags, _DOMAINS[domain], _POLICIES[read_policy])
     try:
         if size is not None and len(m) < size:
             m.resize(size)
