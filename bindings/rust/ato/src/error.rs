@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Errors: the number and the sentence that the library gave.
+use std::{ffi::CStr, fmt, io, path::Path};
+
+pub(crate) const EFAULT: i32 = 14;
+pub(crate) const EINVAL: i32 = 22;
+const EAGAIN: i32 = 11;
+const EIO: i32 = 5;
+
+/// What the calls of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Nothing has changed then, except after `EIO` (`ato.h`, Durability).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    errno: i32,
+    sentence: String,
+}
+
+impl Error {
+    pub(crate) fn new(errno: i32, sentence: String) -> Self {
+        Self { errno, sentence }
+    }
+
+    /// Of the call of the library that this thread has just made.
+    pub(crate) fn last() -> Self {
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(EIO);
+        // SAFETY: a string that is valid until the thread's next call.
+        let sentence = unsafe { CStr::from_ptr(ato_sys::ato_errormsg()) };
+        Self::new(errno, sentence.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn of_path(error: &io::Error, path: &Path) -> Self {
+        Self::new(error.raw_os_error().unwrap_or(EIO), format!("{}: {error}", path.display()))
+    }
+
+    /// The error's number: `EAGAIN`, `ENOSPC`, ...
+    pub fn errno(&self) -> i32 {
+        self.errno
+    }
+
+    /// The sentence of the library: what is wrong with which file, and what to do.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    /// Is it `EAGAIN`? In a transaction: others were in its way, and it has to run again from its beginning, as [`crate::run`] does.
+    pub fn is_again(&self) -> bool {
+        self.errno == EAGAIN
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The kind is that of the number; the sentence stays.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(io::Error::from_raw_os_error(error.errno).kind(), error)
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! A mapped file: reads copy out of it, writes copy into it. No reference points into it, since others change it.
+use crate::{error::EFAULT, Error, Options, Result, Snapshot, Stat};
+use ato_sys::*;
+use std::{mem::ManuallyDrop, ops::BitOr, ops::Bound, ops::RangeBounds, path::Path};
+
+/// How a write is made; `|` joins them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub(crate) c_uint);
+
+impl Flags {
+    /// Copies what was written to the file before the call returns: other programs see it.
+    pub const EAGER: Flags = Flags(ATO_EAGER);
+    /// Leaves out what the file holds already.
+    pub const SKIP_EQUAL: Flags = Flags(ATO_SKIP_EQUAL);
+    /// As [`Options::relaxed`], for this write.
+    pub const RELAXED: Flags = Flags(ATO_RELAXED);
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A mapped file. Several processes and threads may use one file at once, by one mapping or by several.
+///
+/// Dropping it unmaps the file ([`Options::unmap`]); if that fails, the library goes on with it when the file is mapped next.
+/// [`unmap`](Self::unmap) tells of a failure. A child of fork(2) maps the file itself.
+#[derive(Debug)]
+pub struct Mapping {
+    pub(crate) base: *mut c_void,
+    pub(crate) length: usize, // of the addresses: what the file may grow to
+    pub(crate) unmap: c_int,
+}
+
+// SAFETY: the library's functions may be called from any thread at any time. It is not unmapped while another thread is in a call: that
+// takes the mapping itself, and a call borrows it. The bytes behind `base` are accessed by the library alone.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+pub(crate) fn check(good: bool) -> Result<()> {
+    if good {
+        Ok(())
+    } else {
+        Err(Error::last())
+    }
+}
+
+impl Mapping {
+    /// Maps a file, with all defaults; makes it if it does not exist; a shorter one gets `size` bytes.
+    pub fn open(path: impl AsRef<Path>, size: u64) -> Result<Self> {
+        Options { size, ..Options::default() }.open(path)
+    }
+
+    /// The address of `n` bytes from `offset` on, if they lie in this mapping; whether the file is so long, the library checks.
+    pub(crate) fn at(&self, offset: u64, n: usize) -> Result<*mut c_void> {
+        if offset > self.length as u64 || n > self.length - offset as usize {
+            let most = self.length;
+            let sentence =
+                format!("{n} bytes at {offset} do not lie within the {most} bytes that the file may grow to");
+            return Err(Error::new(EFAULT, sentence));
+        }
+        Ok(self.base.cast::<u8>().wrapping_add(offset as usize).cast())
+    }
+
+    /// The address and length of a range of the file as it is now.
+    pub(crate) fn range(&self, range: impl RangeBounds<u64>) -> Result<(*mut c_void, usize)> {
+        let from = match range.start_bound() {
+            Bound::Included(&from) => from,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.size()?,
+        };
+        let n = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+        Ok((self.at(from, n)?, n))
+    }
+
+    /// Reads all of `to`: a snapshot of one moment, of any length.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        let from = self.at(offset, to.len())?;
+        // SAFETY: `to` is memory of its length that nobody else has.
+        check(to.is_empty() || !unsafe { ato_memcpy(to.as_mut_ptr().cast(), from, to.len()) }.is_null())
+    }
+    /// The same as an array, as of a number: `u64::from_le_bytes(mapping.read_array(0)?)`.
+    pub fn read_array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
+        let mut to = [0; N];
+        self.read(offset, &mut to)?;
+        Ok(to)
+    }
+    /// Writes all of `from`, atomically whatever its length: durable when it returns.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        self.write_with(offset, from, Flags::default())
+    }
+    /// The same, with flags.
+    pub fn write_with(&self, offset: u64, from: &[u8], flags: Flags) -> Result<()> {
+        let to = self.at(offset, from.len())?;
+        // SAFETY: `from` is memory of its length that nobody changes.
+        check(from.is_empty() || !unsafe { ato_memcpy_opt(to, from.as_ptr().cast(), from.len(), flags.0) }.is_null())
+    }
+    /// Writes several ranges, each with its offset, as one atomic step. If they overlap, the later one wins.
+    pub fn writev(&self, ranges: &[(u64, &[u8])], flags: Flags) -> Result<()> {
+        let mut iov = Vec::with_capacity(ranges.len());
+        for &(offset, from) in ranges.iter().filter(|(_, from)| !from.is_empty()) {
+            let dst = self.at(offset, from.len())?;
+            iov.push(ato_iovec { dst, src: from.as_ptr().cast(), n: from.len() });
+        }
+        let count = c_int::try_from(iov.len()).unwrap_or(-1); // which the library refuses
+                                                              // SAFETY: the ranges, and their bytes, are valid during the call.
+        check(iov.is_empty() || unsafe { ato_writev(iov.as_ptr(), count, flags.0) } == 0)
+    }
+    /// Sets `n` bytes to `byte`, atomically.
+    pub fn fill(&self, offset: u64, n: usize, byte: u8) -> Result<()> {
+        let to = self.at(offset, n)?;
+        // SAFETY: only the mapping is accessed.
+        check(n == 0 || !unsafe { ato_memset(to, byte.into(), n) }.is_null())
+    }
+    /// Copies `n` bytes within the file, atomically. The ranges may overlap.
+    pub fn copy(&self, from: u64, to: u64, n: usize) -> Result<()> {
+        let (from, to) = (self.at(from, n)?, self.at(to, n)?);
+        // SAFETY: only the mapping is accessed.
+        check(n == 0 || !unsafe { ato_memcpy(to, from, n) }.is_null())
+    }
+
+    /// The file's size in bytes.
+    pub fn size(&self) -> Result<u64> {
+        // SAFETY: an address in the mapping; so it is below.
+        u64::try_from(unsafe { ato_size(self.base) }).map_err(|_| Error::last())
+    }
+    /// Makes the file longer, with zeros, or shorter: atomic and durable.
+    pub fn set_size(&self, bytes: u64) -> Result<()> {
+        let bytes = off_t::try_from(bytes).unwrap_or(off_t::MAX);
+        // SAFETY: see size().
+        check(unsafe { ato_ftruncate(self.base, bytes) } == 0)
+    }
+    /// Makes all relaxed commits to the file durable. Others are so already.
+    pub fn sync(&self) -> Result<()> {
+        // SAFETY: see size().
+        check(unsafe { ato_msync(self.base, self.length, MS_SYNC) } == 0)
+    }
+    /// Copies what lies in the reflection to the file itself, where other programs see it until the next write there.
+    pub fn deploy(&self, range: impl RangeBounds<u64>) -> Result<()> {
+        let (at, n) = self.range(range)?;
+        // SAFETY: see size().
+        check(n == 0 || unsafe { ato_deploy(at, n) } == 0)
+    }
+    /// Counters and states of the file in this process.
+    pub fn stat(&self) -> Result<Stat> {
+        let mut stat = Stat::default();
+        // SAFETY: `stat` is as long as it says.
+        check(unsafe { ato_stat(self.base, &mut stat) } == 0)?;
+        Ok(stat)
+    }
+    /// Where the file is mapped, while this lives: for the calls of `ato_sys` that this crate does not have. Do not load through it: what is
+    /// there is old, unless it was deployed, and others change it.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.base
+    }
+    /// Begins a snapshot: the file as a whole, as it is now, whatever others write. Needs Linux 4.16.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Snapshot::begin(self)
+    }
+
+    /// Unmaps the file, as dropping does. After an error the addresses stay taken; no byte is lost: the next map goes on.
+    pub fn unmap(self) -> Result<()> {
+        ManuallyDrop::new(self).end()
+    }
+    fn end(&self) -> Result<()> {
+        // SAFETY: nothing borrows the mapping. A snapshot or transaction that was forgotten (mem::forget()) keeps it mapped: EBUSY.
+        check(unsafe { ato_munmap(self.base, self.length, self.unmap) } == 0)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
