@@ -20,6 +20,7 @@ use std::{marker::PhantomData, ptr::NonNull, time::Duration, time::Instant};
 pub struct Transaction<'m> {
     handle: NonNull<ato_tx>,
     is_refused: bool,
+    is_over: bool,
     mappings: PhantomData<&'m Mapping>,
 }
 
@@ -77,15 +78,17 @@ impl<'m> Transaction<'m> {
     }
     fn end(&mut self) -> Result<()> {
         // SAFETY: the library checks the handle.
-        let done = check(unsafe { ato_tx_commit(self.handle.as_ptr()) } == 0);
-        self.noted(done)
+        self.is_over = unsafe { ato_tx_commit(self.handle.as_ptr()) } == 0;
+        self.noted(check(self.is_over))
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: the library checks the handle: after a commit it is not open, and no other one ever has it.
-        unsafe { ato_tx_abort(self.handle.as_ptr()) };
+        if !self.is_over {
+            // SAFETY: the library checks the handle.
+            unsafe { ato_tx_abort(self.handle.as_ptr()) };
+        }
     }
 }
 
@@ -113,7 +116,7 @@ impl TransactionOptions {
         let raw = ato_tx_options { flags, wait_ms, max_bytes: self.max_bytes, ..Default::default() };
         // SAFETY: the options are valid during the call.
         let handle = NonNull::new(unsafe { ato_tx_begin_opt(&raw) }).ok_or_else(Error::last)?;
-        Ok(Transaction { handle, is_refused: false, mappings: PhantomData })
+        Ok(Transaction { handle, is_refused: false, is_over: false, mappings: PhantomData })
     }
     /// As [`run`](fn@run), with these options.
     //

@@ -25,11 +25,10 @@ fn transfers(m: &Mapping, times: u64, seed: u64) {
 }
 
 fn sum(m: &Mapping) -> u64 {
-    ato::run(|tx| {
+    let all: ato::Result<u64> = ato::run(|tx| {
         (0..16).try_fold(0, |sum: u64, i| Ok(sum.wrapping_add(u64::from_le_bytes(tx.read_array(m, i * 4096)?))))
-    })
-    .map_err(|error: Error| error)
-    .unwrap()
+    });
+    all.unwrap()
 }
 
 #[test]

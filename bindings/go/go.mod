@@ -1,0 +1,3 @@
+module libato/ato
+
+go 1.19
