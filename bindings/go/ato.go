@@ -25,7 +25,11 @@
 // Between the first Open and the last Close other programs see old bytes, and so they do after a kill, until the file is mapped
 // again or "ato deploy FILE" was called. What each call does in detail is in the man pages of libato, whose names are in the comments.
 //
-// The package needs cgo, and libato 0.1 where pkg-config finds it. libato installs a handler of SIGBUS, on the alternate stack, that
+// The package needs cgo, and libato 0.1 where pkg-config finds it. The module lies in libato's sources:
+//
+//	go mod edit -require libato/ato@v0.0.0 -replace libato/ato=PATH/bindings/go
+//
+// libato installs a handler of SIGBUS, on the alternate stack, that
 // hands on to Go's what is not its own. SQLite uses libato by its VFS: examples/sqlite.
 package ato
 

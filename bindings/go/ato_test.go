@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"testing"
@@ -352,6 +353,34 @@ func TestOtherGoroutinesMayCallOnATransaction(t *testing.T) {
 		return nil
 	}))
 	holds(t, m, 70_000, "x")
+}
+
+func TestAFileThatAnotherProgramCutIsAnErrorAndNoCrash(t *testing.T) {
+	folder, err := os.MkdirTemp("/dev/shm", "ato-go-cut-")
+	must(t, err)
+	defer os.RemoveAll(folder)
+	name := filepath.Join(folder, "data")
+	m := open(t, name, &Options{Size: 1 << 20})
+	write(t, m, 500_000, "there")
+	must(t, os.Truncate(name, 0))
+	if _, err := m.ReadAt(make([]byte, 1<<20), 0); err == nil { // without the library's handler: SIGBUS
+		t.Fatal("it is read")
+	}
+
+	// A SIGBUS that is not libato's is Go's as before.
+	f, err := os.Create(filepath.Join(folder, "other"))
+	must(t, err)
+	defer f.Close()
+	p, err := syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
+	must(t, err)
+	defer syscall.Munmap(p)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() == nil {
+			t.Fatal("it has no panic")
+		}
+	}()
+	t.Fatal(p[0])
 }
 
 // transfers moves 1 from one of 16 accounts to another, each on a page of its own.

@@ -74,31 +74,22 @@ sized! {
 /// One range of `ato_writev()`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ato_iovec {
-    pub dst: *mut c_void,
-    pub src: *const c_void,
-    pub n: usize,
-}
+#[rustfmt::skip]
+pub struct ato_iovec { pub dst: *mut c_void, pub src: *const c_void, pub n: usize }
 
 /// What `ato_tx_commit_early()` promises.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ato_promise {
-    pub number: c_ulonglong,
-    pub end: c_ulonglong,
-}
+#[rustfmt::skip]
+pub struct ato_promise { pub number: c_ulonglong, pub end: c_ulonglong }
 
 /// The handle of a transaction.
 #[repr(C)]
-pub struct ato_tx {
-    _opaque: [u8; 0],
-}
+pub struct ato_tx([u8; 0]);
 
 /// The handle of a snapshot.
 #[repr(C)]
-pub struct ato_snapshot {
-    _opaque: [u8; 0],
-}
+pub struct ato_snapshot([u8; 0]);
 
 extern "C" {
     pub fn ato_version() -> *const c_char;
@@ -140,10 +131,8 @@ extern "C" {
         log: Option<unsafe extern "C" fn(arg: *mut c_void, level: c_int, sentence: *const c_char)>,
         arg: *mut c_void,
     );
-}
 
-// ato_engine.h
-extern "C" {
+    // ato_engine.h
     pub fn ato_set_guard(addr: *mut c_void, offset: off_t, plain: *const c_void, n: usize) -> c_int;
     pub fn ato_read_original(dst: *mut c_void, src: *const c_void, n: usize) -> c_int;
     pub fn ato_settle(addr: *const c_void) -> c_int;

@@ -10,7 +10,7 @@ const EIO: i32 = 5;
 /// What the calls of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Nothing has changed then, except after `EIO` (`ato.h`, Durability).
+/// Why a call failed. It is shown by the library's sentence: what is wrong with which file, and what to do. Nothing has changed then, except after `EIO` (`ato.h`, Durability).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     errno: i32,
@@ -37,11 +37,6 @@ impl Error {
     /// The error's number: `EAGAIN`, `ENOSPC`, ...
     pub fn errno(&self) -> i32 {
         self.errno
-    }
-
-    /// The sentence of the library: what is wrong with which file, and what to do.
-    pub fn sentence(&self) -> &str {
-        &self.sentence
     }
 
     /// Is it `EAGAIN`? In a transaction: others were in its way, and it has to run again from its beginning, as [`crate::run`] does.

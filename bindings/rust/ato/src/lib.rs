@@ -12,7 +12,7 @@ mod transaction;
 pub use ato_sys::ato_stat as Stat;
 pub use error::{Error, Result};
 pub use mapping::{Flags, Mapping};
-pub use options::{Domain, Options, Prefer, ReadPolicy, Unmap};
+pub use options::{Domain, Options, Prefer, ReadPolicy};
 pub use snapshot::Snapshot;
 pub use stores::PlainStores;
 pub use transaction::{run, Transaction, TransactionOptions};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A mapped file: reads copy out of it, writes copy into it. No reference points into it, since others change it.
-use crate::{error::EFAULT, Error, Options, Result, Snapshot, Stat};
+use crate::{error::EFAULT, Error, Options, Result, Stat};
 use ato_sys::*;
-use std::{mem::ManuallyDrop, ops::BitOr, ops::Bound, ops::RangeBounds, path::Path};
+use std::{mem::ManuallyDrop, ops::BitOr, path::Path};
 
 /// How a write is made; `|` joins them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl BitOr for Flags {
 
 /// A mapped file. Several processes and threads may use one file at once, by one mapping or by several.
 ///
-/// Dropping it unmaps the file ([`Options::unmap`]); if that fails, the library goes on with it when the file is mapped next.
+/// Dropping it unmaps the file ([`Options::keep_reflection`]); if that fails, the library goes on with it when the file is mapped next.
 /// [`unmap`](Self::unmap) tells of a failure. A child of fork(2) maps the file itself.
 #[derive(Debug)]
 pub struct Mapping {
@@ -66,33 +66,18 @@ impl Mapping {
         Ok(self.base.cast::<u8>().wrapping_add(offset as usize).cast())
     }
 
-    /// The address and length of a range of the file as it is now.
-    pub(crate) fn range(&self, range: impl RangeBounds<u64>) -> Result<(*mut c_void, usize)> {
-        let from = match range.start_bound() {
-            Bound::Included(&from) => from,
-            Bound::Excluded(&before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => last.saturating_add(1),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => self.size()?,
-        };
-        let n = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
-        Ok((self.at(from, n)?, n))
+    fn memcpy(&self, to: *mut c_void, from: *const c_void, n: usize, flags: c_uint) -> Result<()> {
+        // SAFETY: the callers pass addresses of this mapping, or of memory of n bytes that is theirs.
+        check(n == 0 || !unsafe { ato_memcpy_opt(to, from, n, flags) }.is_null())
     }
-
     /// Reads all of `to`: a snapshot of one moment, of any length.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        let from = self.at(offset, to.len())?;
-        // SAFETY: `to` is memory of its length that nobody else has.
-        check(to.is_empty() || !unsafe { ato_memcpy(to.as_mut_ptr().cast(), from, to.len()) }.is_null())
+        self.memcpy(to.as_mut_ptr().cast(), self.at(offset, to.len())?, to.len(), 0)
     }
     /// The same as an array, as of a number: `u64::from_le_bytes(mapping.read_array(0)?)`.
     pub fn read_array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
         let mut to = [0; N];
-        self.read(offset, &mut to)?;
-        Ok(to)
+        self.read(offset, &mut to).map(|()| to)
     }
     /// Writes all of `from`, atomically whatever its length: durable when it returns.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
@@ -100,9 +85,11 @@ impl Mapping {
     }
     /// The same, with flags.
     pub fn write_with(&self, offset: u64, from: &[u8], flags: Flags) -> Result<()> {
-        let to = self.at(offset, from.len())?;
-        // SAFETY: `from` is memory of its length that nobody changes.
-        check(from.is_empty() || !unsafe { ato_memcpy_opt(to, from.as_ptr().cast(), from.len(), flags.0) }.is_null())
+        self.memcpy(self.at(offset, from.len())?, from.as_ptr().cast(), from.len(), flags.0)
+    }
+    /// Copies `n` bytes within the file, atomically. The ranges may overlap.
+    pub fn copy(&self, from: u64, to: u64, n: usize) -> Result<()> {
+        self.memcpy(self.at(to, n)?, self.at(from, n)?, n, 0)
     }
     /// Writes several ranges, each with its offset, as one atomic step. If they overlap, the later one wins.
     pub fn writev(&self, ranges: &[(u64, &[u8])], flags: Flags) -> Result<()> {
@@ -111,21 +98,10 @@ impl Mapping {
             let dst = self.at(offset, from.len())?;
             iov.push(ato_iovec { dst, src: from.as_ptr().cast(), n: from.len() });
         }
-        let count = c_int::try_from(iov.len()).unwrap_or(-1); // which the library refuses
-                                                              // SAFETY: the ranges, and their bytes, are valid during the call.
+        // More than the library takes: -1, which it refuses.
+        let count = c_int::try_from(iov.len()).unwrap_or(-1);
+        // SAFETY: the ranges, and their bytes, are valid during the call.
         check(iov.is_empty() || unsafe { ato_writev(iov.as_ptr(), count, flags.0) } == 0)
-    }
-    /// Sets `n` bytes to `byte`, atomically.
-    pub fn fill(&self, offset: u64, n: usize, byte: u8) -> Result<()> {
-        let to = self.at(offset, n)?;
-        // SAFETY: only the mapping is accessed.
-        check(n == 0 || !unsafe { ato_memset(to, byte.into(), n) }.is_null())
-    }
-    /// Copies `n` bytes within the file, atomically. The ranges may overlap.
-    pub fn copy(&self, from: u64, to: u64, n: usize) -> Result<()> {
-        let (from, to) = (self.at(from, n)?, self.at(to, n)?);
-        // SAFETY: only the mapping is accessed.
-        check(n == 0 || !unsafe { ato_memcpy(to, from, n) }.is_null())
     }
 
     /// The file's size in bytes.
@@ -145,10 +121,9 @@ impl Mapping {
         check(unsafe { ato_msync(self.base, self.length, MS_SYNC) } == 0)
     }
     /// Copies what lies in the reflection to the file itself, where other programs see it until the next write there.
-    pub fn deploy(&self, range: impl RangeBounds<u64>) -> Result<()> {
-        let (at, n) = self.range(range)?;
+    pub fn deploy(&self, offset: u64, n: usize) -> Result<()> {
         // SAFETY: see size().
-        check(n == 0 || unsafe { ato_deploy(at, n) } == 0)
+        check(n == 0 || unsafe { ato_deploy(self.at(offset, n)?, n) } == 0)
     }
     /// Counters and states of the file in this process.
     pub fn stat(&self) -> Result<Stat> {
@@ -162,11 +137,6 @@ impl Mapping {
     pub fn as_ptr(&self) -> *mut c_void {
         self.base
     }
-    /// Begins a snapshot: the file as a whole, as it is now, whatever others write. Needs Linux 4.16.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        Snapshot::begin(self)
-    }
-
     /// Unmaps the file, as dropping does. After an error the addresses stay taken; no byte is lost: the next map goes on.
     pub fn unmap(self) -> Result<()> {
         ManuallyDrop::new(self).end()

@@ -47,16 +47,6 @@ pub enum Prefer {
     Reflection = ATO_PREFER_REFLECTION as isize,
 }
 
-/// What becomes of the reflection when the last mapping of a file ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unmap {
-    /// It is copied to the file and removed: the file is an ordinary one.
-    #[default]
-    Spatial = ATO_UNMAP_SPATIAL as isize,
-    /// It stays: unmapping and mapping again take no time. Other programs do not see what lies in it.
-    Fast = ATO_UNMAP_FAST as isize,
-}
-
 /// How to map a file: `Options { size: 4096, ..Options::default() }`. Zero, `None` and `false` are the library's defaults, or what
 /// the environment says (`ato_mmap_opt(3)`).
 #[derive(Clone, Debug, Default)]
@@ -67,8 +57,9 @@ pub struct Options {
     pub max_size: u64,
     /// Opens the file for reading only.
     pub read_only: bool,
-    /// What the end of the mapping does.
-    pub unmap: Unmap,
+    /// The end of the mapping keeps the reflection: unmapping and mapping again take no time. Other programs do not see what lies in
+    /// it. Otherwise, when the last mapping of a file ends, it is copied to the file and removed: the file is an ordinary one.
+    pub keep_reflection: bool,
     /// How bytes become durable.
     pub domain: Domain,
     /// How reads treat bytes in the reflection.
@@ -90,8 +81,6 @@ pub struct Options {
     pub snapshot_bytes: u64,
     /// Uses file systems of a network, and FUSE, too: safe only if no other machine uses the file.
     pub any_file_system: bool,
-    /// Installs no handler of SIGBUS: a call that finds that another program has made the file shorter dies of it.
-    pub no_fault_handler: bool,
 }
 
 impl Options {
@@ -126,14 +115,13 @@ impl Options {
             flags: flags
                 | self.prefer as c_uint
                 | flag(self.relaxed.is_some(), ATO_RELAXED)
-                | flag(self.any_file_system, ATO_ANY_FILE_SYSTEM)
-                | flag(self.no_fault_handler, ATO_NO_FAULT_HANDLER),
+                | flag(self.any_file_system, ATO_ANY_FILE_SYSTEM),
             max_size,
             reflection_dir: pointer(&folders[0]),
             log_dir: pointer(&folders[1]),
             log_bytes: self.log_bytes,
             snapshot_bytes: self.snapshot_bytes,
-            relaxed_ms: self.relaxed.map_or(0, |time| time.as_millis().max(1) as u64),
+            relaxed_ms: self.relaxed.map_or(0, milliseconds),
             ..ato_options::default()
         };
         // SAFETY: `raw` and the folders' names are valid during the call.
@@ -141,7 +129,11 @@ impl Options {
         if base == MAP_FAILED {
             return Err(Error::last());
         }
-        let mapping = Mapping { base, length: max_size, unmap: self.unmap as c_int | unmap };
+        let mapping = Mapping {
+            base,
+            length: max_size,
+            unmap: unmap | if self.keep_reflection { ATO_UNMAP_FAST } else { ATO_UNMAP_SPATIAL },
+        };
         if mapping.size()? < self.size {
             if flags & ATO_PLAIN_STORES != 0 {
                 mapping.set_size(self.size)?;
@@ -152,6 +144,11 @@ impl Options {
         }
         Ok(mapping)
     }
+}
+
+/// Whole ones; 0, which stands for a default, only of 0.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(!time.is_zero() as u64)
 }
 
 fn c_path(path: &Option<PathBuf>) -> Result<Option<CString>> {

@@ -17,17 +17,20 @@ unsafe impl Send for Snapshot<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Snapshot<'_> {}
 
-impl<'m> Snapshot<'m> {
-    pub(crate) fn begin(mapping: &'m Mapping) -> Result<Self> {
+impl Mapping {
+    /// Begins a snapshot: the file as a whole, as it is now, whatever others write. Needs Linux 4.16.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
         // SAFETY: an address in the mapping.
-        let handle = NonNull::new(unsafe { ato_snapshot_begin(mapping.as_ptr()) }).ok_or_else(Error::last)?;
-        let mut snapshot = Self { handle, size: 0, mapping: PhantomData };
+        let handle = NonNull::new(unsafe { ato_snapshot_begin(self.base) }).ok_or_else(Error::last)?;
+        let mut snapshot = Snapshot { handle, size: 0, mapping: PhantomData };
         // SAFETY: the snapshot is open, and no other thread has it.
         let size = unsafe { ato_snapshot_seek(handle.as_ptr(), 0, SEEK_END) };
         snapshot.size = u64::try_from(size).map_err(|_| Error::last())?;
         Ok(snapshot)
     }
+}
 
+impl Snapshot<'_> {
     /// The size of the file.
     pub fn size(&self) -> u64 {
         self.size

@@ -2,7 +2,7 @@
 //! A mapped file that the program stores to by plain instructions.
 use crate::{mapping::check, Mapping, Result};
 use ato_sys::*;
-use std::{ops::Deref, ops::RangeBounds, slice, sync::atomic::AtomicU64};
+use std::{ops::Deref, slice, sync::atomic::AtomicU64};
 
 /// A mapped file that a program loads from and stores to by plain instructions; [`commit`](Self::commit) makes what it has stored one
 /// atomic, durable step ([`crate::Options::open_plain`]; `ATO_PLAIN_STORES` in `ato.h`).
@@ -17,7 +17,7 @@ use std::{ops::Deref, ops::RangeBounds, slice, sync::atomic::AtomicU64};
 /// for counter in counters.words()? {
 ///     counter.fetch_add(1, Relaxed);
 /// }
-/// counters.commit(..)?; // all of them or none
+/// counters.commit()?; // all of them or none
 /// # drop(counters);
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// # Ok::<_, ato::Error>(())
@@ -39,30 +39,28 @@ impl PlainStores {
         let base = self.0.at(0, words * 8)?;
         Ok(unsafe { slice::from_raw_parts(base.cast(), words) })
     }
-    /// Commits what was stored to the pages of a range, as one atomic step: durable when it returns. Other threads that store there wait.
-    pub fn commit(&self, range: impl RangeBounds<u64>) -> Result<()> {
-        self.msync(range, MS_SYNC)
+    /// Commits what was stored, as one atomic step: durable when it returns. Other threads that store meanwhile wait.
+    pub fn commit(&self) -> Result<()> {
+        self.msync(0, self.length, MS_SYNC)
     }
     /// The same; does not wait for a disk ([`crate::Options::relaxed`]).
-    pub fn commit_relaxed(&self, range: impl RangeBounds<u64>) -> Result<()> {
-        self.msync(range, MS_ASYNC)
+    pub fn commit_relaxed(&self) -> Result<()> {
+        self.msync(0, self.length, MS_ASYNC)
     }
-    fn msync(&self, range: impl RangeBounds<u64>, flags: c_int) -> Result<()> {
-        let (at, n) = self.pages(range)?;
+    /// Commits what was stored to the pages of a range, as one step. Stores to other pages stay for a later commit.
+    pub fn commit_range(&self, offset: u64, n: usize) -> Result<()> {
+        self.at(offset, n)?;
+        let before = offset as usize % 4096; // msync(2) asks for the beginning of a page
+        self.msync(offset - before as u64, n + before, MS_SYNC)
+    }
+    fn msync(&self, offset: u64, n: usize, flags: c_int) -> Result<()> {
         // SAFETY: an address in the mapping.
-        check(n == 0 || unsafe { ato_msync(at, n, flags) } == 0)
+        check(unsafe { ato_msync(self.at(offset, n)?, n, flags) } == 0)
     }
-    /// Forgets what was stored to the pages of a range since the last commit.
-    pub fn discard(&self, range: impl RangeBounds<u64>) -> Result<()> {
-        let (at, n) = self.pages(range)?;
+    /// Forgets what was stored since the last commit.
+    pub fn discard(&self) -> Result<()> {
         // SAFETY: an address in the mapping. words() and raw pointers see other bytes then, as after a commit of others.
-        check(n == 0 || unsafe { ato_plain_discard(at, n) } == 0)
-    }
-    /// The range, from the beginning of its first page on, as msync(2) asks for.
-    fn pages(&self, range: impl RangeBounds<u64>) -> Result<(*mut c_void, usize)> {
-        let (at, n) = self.0.range(range)?;
-        let more = at as usize % 4096;
-        Ok((at.cast::<u8>().wrapping_sub(more).cast(), if n == 0 { 0 } else { n + more }))
+        check(unsafe { ato_plain_discard(self.base, self.length) } == 0)
     }
     /// Unmaps the file, and forgets what was not committed, as dropping does.
     pub fn unmap(self) -> Result<()> {

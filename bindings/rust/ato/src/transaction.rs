@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Several reads and writes as one atomic step.
-use crate::{mapping::check, Error, Flags, Mapping, Result};
+use crate::{mapping::check, options::milliseconds, Error, Mapping, Result};
 use ato_sys::*;
 use std::{marker::PhantomData, ptr::NonNull, time::Duration, time::Instant};
 
@@ -35,28 +35,23 @@ impl<'m> Transaction<'m> {
         self.is_refused |= matches!(&result, Err(error) if error.is_again());
         result
     }
-    fn copy(&mut self, to: *mut c_void, from: *const c_void, n: usize, flags: c_uint) -> Result<()> {
+    fn copy(&mut self, to: *mut c_void, from: *const c_void, n: usize) -> Result<()> {
         // SAFETY: the callers pass a mapping's address and memory of n bytes that is theirs.
-        let done = check(n == 0 || !unsafe { ato_tx_memcpy(self.handle.as_ptr(), to, from, n, flags) }.is_null());
+        let done = check(n == 0 || !unsafe { ato_tx_memcpy(self.handle.as_ptr(), to, from, n, 0) }.is_null());
         self.noted(done)
     }
     /// As [`Mapping::read`]; sees the transaction's own writes.
     pub fn read(&mut self, mapping: &'m Mapping, offset: u64, to: &mut [u8]) -> Result<()> {
-        self.copy(to.as_mut_ptr().cast(), mapping.at(offset, to.len())?, to.len(), 0)
+        self.copy(to.as_mut_ptr().cast(), mapping.at(offset, to.len())?, to.len())
     }
     /// As [`Mapping::read_array`].
     pub fn read_array<const N: usize>(&mut self, mapping: &'m Mapping, offset: u64) -> Result<[u8; N]> {
         let mut to = [0; N];
-        self.read(mapping, offset, &mut to)?;
-        Ok(to)
+        self.read(mapping, offset, &mut to).map(|()| to)
     }
     /// As [`Mapping::write`], to be committed. `EXDEV`: it has written to another file already.
     pub fn write(&mut self, mapping: &'m Mapping, offset: u64, from: &[u8]) -> Result<()> {
-        self.write_with(mapping, offset, from, Flags::default())
-    }
-    /// The same with [`Flags::EAGER`] or [`Flags::SKIP_EQUAL`].
-    pub fn write_with(&mut self, mapping: &'m Mapping, offset: u64, from: &[u8], flags: Flags) -> Result<()> {
-        self.copy(mapping.at(offset, from.len())?, from.as_ptr().cast(), from.len(), flags.0)
+        self.copy(mapping.at(offset, from.len())?, from.as_ptr().cast(), from.len())
     }
     /// The size of the file as the transaction sees it. Two transactions cannot both append at the same end.
     pub fn size(&mut self, mapping: &'m Mapping) -> Result<u64> {
@@ -112,7 +107,7 @@ impl TransactionOptions {
     pub fn begin<'m>(&self) -> Result<Transaction<'m>> {
         let read_committed = if self.read_committed { ATO_TX_READ_COMMITTED } else { 0 };
         let flags = read_committed | if self.relaxed { ATO_RELAXED } else { 0 };
-        let wait_ms = (self.wait.as_micros() as u64 + 999) / 1000;
+        let wait_ms = milliseconds(self.wait);
         let raw = ato_tx_options { flags, wait_ms, max_bytes: self.max_bytes, ..Default::default() };
         // SAFETY: the options are valid during the call.
         let handle = NonNull::new(unsafe { ato_tx_begin_opt(&raw) }).ok_or_else(Error::last)?;

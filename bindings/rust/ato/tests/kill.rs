@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A process is killed in the midst of writes: each record is whole, and what it said to be durable is there.
 mod common;
-use ato::{Flags, Mapping, Options, Unmap};
+use ato::{Flags, Mapping, Options};
 use common::{argument, Folder};
 use std::{env, fs, io::Read, io::Write, os::unix::io::FromRawFd, process, thread, time::Duration};
 
@@ -35,7 +35,7 @@ fn after_a_kill_each_record_is_whole_and_none_is_lost() {
         let last = rest.chunks_exact(8).last().unwrap_or(&first);
         let durable = u64::from_le_bytes(last.try_into().unwrap());
 
-        let m = Options { unmap: Unmap::Fast, ..Options::default() }.open(&path).unwrap();
+        let m = Options { keep_reflection: true, ..Options::default() }.open(&path).unwrap();
         let mut newest = 0;
         for i in 0..PLACES {
             let mut found = vec![0; RECORD];
