@@ -144,6 +144,29 @@ func TestErrorsCarryTheNumberAndTheSentence(t *testing.T) {
 	}
 }
 
+func TestOptionsReachTheLibrary(t *testing.T) {
+	folder, err := os.MkdirTemp("/dev/shm", "ato-go-options-")
+	must(t, err)
+	defer os.RemoveAll(folder)
+	name, elsewhere := filepath.Join(folder, "data"), filepath.Join(folder, "elsewhere")
+	o := Options{Size: 8192, Domain: DomainPmem, ReadPolicy: ReadGather, Relaxed: 5 * time.Millisecond, ReflectionDir: elsewhere}
+	m := open(t, name, &o)
+	write(t, m, 0, "x")
+	s, err := m.Stat()
+	must(t, err)
+	left, err := os.ReadDir(elsewhere)
+	must(t, err)
+	if s.Domain != DomainPmem || s.ReadPolicy != ReadGather || len(left) < 2 {
+		t.Fatal(s, left)
+	}
+	o.Domain = DomainProcess
+	_, err = Open(name, &o)
+	wants(t, err, syscall.EXDEV)
+	o.Relaxed = 2 * time.Hour // at most one
+	_, err = Open(name, &o)
+	wants(t, err, syscall.EINVAL)
+}
+
 func TestAfterCloseEachCallIsAnErrorAndNoCrash(t *testing.T) {
 	m := open(t, filepath.Join(t.TempDir(), "data"), &Options{Size: 4096})
 	s, err := m.Snapshot()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 mod common;
-use ato::{Flags, Mapping, Options};
+use ato::{Domain, Flags, Mapping, Options, ReadPolicy};
 use common::Folder;
-use std::{fs, io, sync::atomic::Ordering::Relaxed, thread};
+use std::{fs, io, sync::atomic::Ordering::Relaxed, thread, time::Duration};
 
 const EACCES: i32 = 13;
 const EFAULT: i32 = 14;
@@ -78,6 +78,34 @@ fn a_fast_unmap_keeps_what_was_written_for_the_next_map() {
     let fast = Options { size: 4096, keep_reflection: true, ..Options::default() };
     fast.open(&path).unwrap().write(10, b"kept").unwrap();
     assert_eq!(&Mapping::open(&path, 0).unwrap().read_array(10).unwrap(), b"kept");
+}
+
+#[test]
+fn options_reach_the_library() {
+    let folder = Folder::of("/dev/shm".into(), "options");
+    let options = Options {
+        size: 8192,
+        domain: Domain::Pmem,
+        read_policy: ReadPolicy::Gather,
+        sparse: true,
+        relaxed: Some(Duration::from_millis(5)),
+        reflection_dir: Some(folder.path("elsewhere")),
+        ..Options::default()
+    };
+    let m = options.open(folder.path("data")).unwrap();
+    m.write(0, b"x").unwrap();
+    let stat = m.stat().unwrap();
+    assert_eq!((stat.domain, stat.read_policy, stat.format), (1, 2, 2));
+    assert!(fs::read_dir(folder.path("elsewhere")).unwrap().count() >= 2);
+    let other = Options { domain: Domain::Process, ..options.clone() };
+    assert_eq!(other.open(folder.path("data")).unwrap_err().errno(), 18);
+    m.unmap().unwrap();
+    for wrong in [
+        Options { log_bytes: 1, ..Options::default() },
+        Options { relaxed: Some(Duration::from_secs(7200)), ..Options::default() }, // at most an hour
+    ] {
+        assert_eq!(wrong.open(folder.path("data")).unwrap_err().errno(), EINVAL);
+    }
 }
 
 #[test]
