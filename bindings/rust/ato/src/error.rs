@@ -13,25 +13,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call failed. It is shown by the library's sentence: what is wrong with which file, and what to do. Nothing has changed then, except after `EIO` (`ato.h`, Durability).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    errno: i32,
-    sentence: String,
+    pub(crate) errno: i32,
+    pub(crate) sentence: String,
 }
 
 impl Error {
-    pub(crate) fn new(errno: i32, sentence: String) -> Self {
-        Self { errno, sentence }
-    }
-
     /// Of the call of the library that this thread has just made.
     pub(crate) fn last() -> Self {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(EIO);
         // SAFETY: a string that is valid until the thread's next call.
         let sentence = unsafe { CStr::from_ptr(ato_sys::ato_errormsg()) };
-        Self::new(errno, sentence.to_string_lossy().into_owned())
+        Self { errno, sentence: sentence.to_string_lossy().into_owned() }
     }
 
     pub(crate) fn of_path(error: &io::Error, path: &Path) -> Self {
-        Self::new(error.raw_os_error().unwrap_or(EIO), format!("{}: {error}", path.display()))
+        Self { errno: error.raw_os_error().unwrap_or(EIO), sentence: format!("{}: {error}", path.display()) }
     }
 
     /// The error's number: `EAGAIN`, `ENOSPC`, ...

@@ -42,11 +42,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 pub(crate) fn check(good: bool) -> Result<()> {
-    if good {
-        Ok(())
-    } else {
-        Err(Error::last())
-    }
+    good.then_some(()).ok_or_else(Error::last)
 }
 
 impl Mapping {
@@ -58,10 +54,8 @@ impl Mapping {
     /// The address of `n` bytes from `offset` on, if they lie in this mapping; whether the file is so long, the library checks.
     pub(crate) fn at(&self, offset: u64, n: usize) -> Result<*mut c_void> {
         if offset > self.length as u64 || n > self.length - offset as usize {
-            let most = self.length;
-            let sentence =
-                format!("{n} bytes at {offset} do not lie within the {most} bytes that the file may grow to");
-            return Err(Error::new(EFAULT, sentence));
+            let sentence = format!("{n} bytes at {offset} are more than the {} that the file may grow to", self.length);
+            return Err(Error { errno: EFAULT, sentence });
         }
         Ok(self.base.cast::<u8>().wrapping_add(offset as usize).cast())
     }

@@ -6,11 +6,8 @@ use std::os::unix::{ffi::OsStrExt, io::AsRawFd};
 use std::{ffi::CString, fs::File, path::Path, path::PathBuf, time::Duration};
 
 /// How reads treat bytes whose valid copy lies in the reflection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPolicy {
-    /// What `$ATO_READ_POLICY` names, or lazy.
-    #[default]
-    Default = ATO_READ_DEFAULT as isize,
     /// The first read of such a page copies it to the file.
     Lazy = ATO_READ_LAZY as isize,
     /// Reads take the bytes from where they are.
@@ -20,11 +17,8 @@ pub enum ReadPolicy {
 }
 
 /// How bytes become durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// What `$ATO_DURABILITY` names, or as the medium is.
-    #[default]
-    Auto = ATO_DOMAIN_AUTO as isize,
     /// Persistent memory: survives a power cut.
     Pmem = ATO_DOMAIN_PMEM as isize,
     /// The same, with caches of the CPU that are flushed at a power cut.
@@ -36,11 +30,8 @@ pub enum Domain {
 }
 
 /// Which side is right where a file and its reflection do not belong together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
-    /// Neither: mapping the file fails with `ESTALE`.
-    #[default]
-    Neither = 0,
     /// The file as it is; the reflection is set aside.
     File = ATO_PREFER_FILE as isize,
     /// What the reflection holds, and the file's bytes elsewhere.
@@ -60,17 +51,17 @@ pub struct Options {
     /// The end of the mapping keeps the reflection: unmapping and mapping again take no time. Other programs do not see what lies in
     /// it. Otherwise, when the last mapping of a file ends, it is copied to the file and removed: the file is an ordinary one.
     pub keep_reflection: bool,
-    /// How bytes become durable.
-    pub domain: Domain,
-    /// How reads treat bytes in the reflection.
-    pub read_policy: ReadPolicy,
+    /// How bytes become durable: as the medium is, by default.
+    pub domain: Option<Domain>,
+    /// How reads treat bytes in the reflection: lazily by default.
+    pub read_policy: Option<ReadPolicy>,
     /// A new reflection takes space only for pages that were written: for few updates far apart.
     pub sparse: bool,
     /// On a disk, writes and transactions do not wait for it: a power cut may take the newest ones, those since the time given here
     /// and never a part of one. A kill takes nothing. [`Mapping::sync`] makes all of them durable.
     pub relaxed: Option<Duration>,
-    /// Which side is right where file and reflection do not belong together.
-    pub prefer: Prefer,
+    /// Which side is right where file and reflection do not belong together, which is `ESTALE` by default.
+    pub prefer: Option<Prefer>,
     /// The folder of the reflection, in place of `.ato` beside the file.
     pub reflection_dir: Option<PathBuf>,
     /// The same for the log of a file on a disk: on persistent memory a write waits for no disk.
@@ -109,11 +100,11 @@ impl Options {
         let length = file.metadata().map_err(|error| Error::of_path(&error, Path::new("the file")))?.len();
         let max_size = if self.max_size == 0 { 1 << 30 } else { self.max_size }.max(length).max(self.size) as usize;
         let raw = ato_options {
-            read_policy: self.read_policy as c_int,
-            domain: self.domain as c_int,
+            read_policy: self.read_policy.map_or(ATO_READ_DEFAULT, |policy| policy as c_int),
+            domain: self.domain.map_or(ATO_DOMAIN_AUTO, |domain| domain as c_int),
             format: if self.sparse { ATO_FORMAT_SPARSE } else { ATO_FORMAT_DEFAULT },
             flags: flags
-                | self.prefer as c_uint
+                | self.prefer.map_or(0, |side| side as c_uint)
                 | flag(self.relaxed.is_some(), ATO_RELAXED)
                 | flag(self.any_file_system, ATO_ANY_FILE_SYSTEM),
             max_size,
@@ -153,5 +144,5 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
 
 fn c_path(path: &Option<PathBuf>) -> Result<Option<CString>> {
     let name = path.as_ref().map(|path| CString::new(path.as_os_str().as_bytes())).transpose();
-    name.map_err(|_| Error::new(EINVAL, format!("{path:?}: a name has no zero bytes")))
+    name.map_err(|_| Error { errno: EINVAL, sentence: format!("{path:?}: a name has no zero bytes") })
 }

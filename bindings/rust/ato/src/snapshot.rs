@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The file as it was at one moment.
-use crate::{mapping::check, Error, Mapping, Result};
+use crate::{Error, Mapping, Result};
 use ato_sys::*;
 use std::{marker::PhantomData, ptr::NonNull};
 
@@ -44,8 +44,7 @@ impl Snapshot<'_> {
         }
         // SAFETY: the snapshot is open; `to` is memory of its length that nobody else has.
         let n = unsafe { ato_snapshot_read(self.handle.as_ptr(), to.as_mut_ptr().cast(), from, to.len()) };
-        check(n >= 0)?;
-        Ok(n as usize)
+        usize::try_from(n).map_err(|_| Error::last())
     }
 }
 

@@ -56,15 +56,14 @@ impl<'m> Transaction<'m> {
     /// The size of the file as the transaction sees it. Two transactions cannot both append at the same end.
     pub fn size(&mut self, mapping: &'m Mapping) -> Result<u64> {
         // SAFETY: an address in the mapping; so it is below.
-        let size = unsafe { ato_tx_size(self.handle.as_ptr(), mapping.as_ptr()) };
-        let size = u64::try_from(size).map_err(|_| Error::last());
+        let size = u64::try_from(unsafe { ato_tx_size(self.handle.as_ptr(), mapping.base) }).map_err(|_| Error::last());
         self.noted(size)
     }
     /// As [`Mapping::set_size`], to be committed.
     pub fn set_size(&mut self, mapping: &'m Mapping, bytes: u64) -> Result<()> {
         let bytes = off_t::try_from(bytes).unwrap_or(off_t::MAX);
         // SAFETY: see size().
-        let done = check(unsafe { ato_tx_ftruncate(self.handle.as_ptr(), mapping.as_ptr(), bytes) } == 0);
+        let done = check(unsafe { ato_tx_ftruncate(self.handle.as_ptr(), mapping.base, bytes) } == 0);
         self.noted(done)
     }
     /// Commits all writes in one step, durably unless it is relaxed. After an error nothing has changed (but see `EIO` in `ato.h`).
@@ -107,8 +106,8 @@ impl TransactionOptions {
     pub fn begin<'m>(&self) -> Result<Transaction<'m>> {
         let read_committed = if self.read_committed { ATO_TX_READ_COMMITTED } else { 0 };
         let flags = read_committed | if self.relaxed { ATO_RELAXED } else { 0 };
-        let wait_ms = milliseconds(self.wait);
-        let raw = ato_tx_options { flags, wait_ms, max_bytes: self.max_bytes, ..Default::default() };
+        let raw =
+            ato_tx_options { flags, wait_ms: milliseconds(self.wait), max_bytes: self.max_bytes, ..Default::default() };
         // SAFETY: the options are valid during the call.
         let handle = NonNull::new(unsafe { ato_tx_begin_opt(&raw) }).ok_or_else(Error::last)?;
         Ok(Transaction { handle, is_refused: false, is_over: false, mappings: PhantomData })
@@ -116,15 +115,12 @@ impl TransactionOptions {
     /// As [`run`](fn@run), with these options.
     //
     // Not by ato_tx_run(), whose function a panic must not leave: here it leaves through Transaction's drop().
-    pub fn run<'m, T, E: From<Error>>(
-        &self,
-        mut step: impl FnMut(&mut Transaction<'m>) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub fn run<'m, T, E: From<Error>>(&self, mut f: impl FnMut(&mut Transaction<'m>) -> Result<T, E>) -> Result<T, E> {
         let limit = if self.tries.is_zero() { Duration::from_secs(10) } else { self.tries };
         let began = Instant::now();
         loop {
             let mut tx = self.begin()?;
-            let done = match step(&mut tx) {
+            let done = match f(&mut tx) {
                 Ok(value) => tx.end().map(|()| value).map_err(E::from),
                 failed => failed,
             };
@@ -135,7 +131,7 @@ impl TransactionOptions {
     }
 }
 
-/// Runs `step` in a transaction and commits it; again if others were in its way, for 10 seconds at most. So what it changes outside
+/// Runs `f` in a transaction and commits it; again if others were in its way, for 10 seconds at most. So what it changes outside
 /// the mappings has to be right after any number of runs. An error that it returns, or a panic, ends the transaction without any effect.
 ///
 /// ```
@@ -153,6 +149,6 @@ impl TransactionOptions {
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// # Ok::<_, ato::Error>(())
 /// ```
-pub fn run<'m, T, E: From<Error>>(step: impl FnMut(&mut Transaction<'m>) -> Result<T, E>) -> Result<T, E> {
-    TransactionOptions::default().run(step)
+pub fn run<'m, T, E: From<Error>>(f: impl FnMut(&mut Transaction<'m>) -> Result<T, E>) -> Result<T, E> {
+    TransactionOptions::default().run(f)
 }

@@ -85,8 +85,8 @@ fn options_reach_the_library() {
     let folder = Folder::of("/dev/shm".into(), "options");
     let options = Options {
         size: 8192,
-        domain: Domain::Pmem,
-        read_policy: ReadPolicy::Gather,
+        domain: Some(Domain::Pmem),
+        read_policy: Some(ReadPolicy::Gather),
         sparse: true,
         relaxed: Some(Duration::from_millis(5)),
         reflection_dir: Some(folder.path("elsewhere")),
@@ -97,7 +97,7 @@ fn options_reach_the_library() {
     let stat = m.stat().unwrap();
     assert_eq!((stat.domain, stat.read_policy, stat.format), (1, 2, 2));
     assert!(fs::read_dir(folder.path("elsewhere")).unwrap().count() >= 2);
-    let other = Options { domain: Domain::Process, ..options.clone() };
+    let other = Options { domain: Some(Domain::Process), ..options };
     assert_eq!(other.open(folder.path("data")).unwrap_err().errno(), 18);
     m.unmap().unwrap();
     for wrong in [
