@@ -211,7 +211,7 @@ static inline __attribute__((always_inline)) int move_at_once(struct tx *t, void
     struct file *f = m->file;
     const uint64_t from = (uint64_t)(uintptr_t)dst - (uint64_t)(uintptr_t)m->base;
     const uint64_t offset = m->offset + from, begin = offset % PAGE_BYTES, pages = t->set.n;
-    struct page_state *s = from < m->reach && offset < f->max_size
+    struct page_state *s = m->writable && from < m->reach && offset < f->max_size
                                ? shared_look(&f->shared, offset / PAGE_BYTES)
                                : NULL;
     if (!s)

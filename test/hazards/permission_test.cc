@@ -334,6 +334,10 @@ TEST_F(Permission, ReaderBesideAWriterOfItsProcessReadsRightAndNeverWrites)
         }
         EXPECT_EQ(ato_memset(at, 0, 1), nullptr);
         EXPECT_EQ(errno, EACCES);
+        ato_tx *tx = ato_tx_begin(0);
+        EXPECT_EQ(ato_tx_memcpy(tx, at, "a", 1, 0), nullptr);
+        EXPECT_EQ(errno, EACCES);
+        ato_tx_abort(tx);
         EXPECT_EQ(everything_in(dir.path()), before);
         EXPECT_EQ(ato_munmap(at, SIZE, ATO_UNMAP_FAST), 0);
         EXPECT_EQ(everything_in(dir.path()), before);
