@@ -503,8 +503,10 @@ static void in_child(void)
         pthread_mutex_init(&s->position, NULL);
         if (map(s, base, s->reach))
             continue;
-        served_say(SAID_CHILD, "%s is not mapped in a child of fork(): %s", s->path,
-                   ato_errormsg());
+        served_say(SAID_CHILD,
+                   "a child of fork() has no mapping of %s, and ends by SIGSEGV where it uses it: "
+                   "%s",
+                   s->path, ato_errormsg());
         forget(s);
     }
     if (!is_inside)
