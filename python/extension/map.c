@@ -250,6 +250,7 @@ static int map_lend(PyObject *self, Py_buffer *view, int flags)
         return -1;
     }
     m->exports++;
+    m->lent = true;
     return 0;
 }
 
@@ -259,12 +260,19 @@ static void map_take_back(PyObject *self, Py_buffer *view)
     ((Map *)self)->exports--;
 }
 
+/* If Python may have the address of a mapping that is gone, puts private pages of zeros there, until the map is freed. */
+static void stand_in(Map *m, char *at)
+{
+    if (m->lent &&
+        mmap(at, m->room, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == at)
+        m->pages = at;
+}
+
 /* Forgets a mapping that is unmapped, or that is the parent's. */
 static void forget(Map *m)
 {
     Map **at = &plain_maps;
-    if (m->is_copy)
-        munmap(m->at, m->room);
     m->at = NULL;
     while (*at && *at != m)
         at = &(*at)->next;
@@ -295,8 +303,10 @@ static PyObject *unmap(Map *m, int mode)
     WAITING(none, r = ato_munmap(at, m->length, mode));
     PyObject *result = r < 0 ? fail(errno) : Py_NewRef(Py_None);
     m->at = at;
-    if (r == 0 || ato_size(at) < 0) /* else it is still mapped */
+    if (r == 0 || ato_size(at) < 0) { /* else it is still mapped */
+        stand_in(m, at);
         forget(m);
+    }
     return result;
 }
 
@@ -332,6 +342,8 @@ static void map_free(PyObject *self)
     Py_XDECREF(result);
     if (m->at)
         forget(m); /* what is left of it is never unmapped */
+    if (m->pages)
+        munmap(m->pages, m->room);
     PyErr_Restore(type, value, trace);
     Py_XDECREF(m->path);
     free_object(self);
@@ -351,18 +363,15 @@ bool map_has_stores_at(const void *at)
     return false;
 }
 
-/* In a child of fork, before Python knows: of what Python has an address it gets pages of its own, with what the file has. */
+/* In a child of fork, before Python knows: where Python may have an address there are the pages of the file. */
 void map_after_fork(void)
 {
     struct stat st;
     for (Map *m = plain_maps; m; m = m->next)
-        if (m->at && m->forks == forks && m->exports &&
-            mmap(m->at, m->room, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
-                 0) == m->at) {
-            m->is_copy = true;
-            if (fstat(m->fd, &st) == 0 && st.st_size > 0)
-                (void)mmap(m->at, (size_t)st.st_size < m->room ? (size_t)st.st_size : m->room,
+        if (m->at && m->forks == forks) {
+            stand_in(m, m->at);
+            if (m->pages && fstat(m->fd, &st) == 0 && st.st_size > 0)
+                (void)mmap(m->pages, (size_t)st.st_size < m->room ? (size_t)st.st_size : m->room,
                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, m->fd,
                            0);
         }

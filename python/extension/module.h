@@ -7,7 +7,8 @@
  * for a disk. `calls` counts the calls that are under way on a map: close() is refused while another thread is in one.
  *
  * fork. The library takes all mappings from the child. `forks` tells there that a map is the parent's. Python may still have the address of
- * a map with plain stores (a memoryview, an array), so the child gets private pages in its place (map_after_fork()).
+ * a map with plain stores (a memoryview, an array), so the child gets private pages in its place. So does a map that is closed while numpy
+ * has no more than its address.
  */
 #ifndef ATO_PYTHON_MODULE_H
 #define ATO_PYTHON_MODULE_H
@@ -28,7 +29,9 @@ typedef struct map {
     unsigned forks;
     Py_ssize_t calls, exports;
     bool plain_stores, readonly;
-    bool is_copy; /* in a child of fork: of private pages */
+    /* Python may have the address, also without an export: numpy.ndarray(buffer=m) gives that back at once. */
+    bool lent;
+    char *pages; /* private ones in its place, where it is not mapped any more; NULL: none */
     PyObject *path;
     int fd;           /* with plain stores: for a child of fork; else -1 */
     struct map *next; /* of those with plain stores */

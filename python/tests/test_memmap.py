@@ -132,6 +132,19 @@ def test_an_array_outlives_all_that_may_be_deleted(path: str) -> None:
     assert view[0] == 7
 
 
+def test_an_array_that_keeps_only_the_address(path: str, child: Fork) -> None:
+    m = ato.map(path, 10000, plain_stores=True)
+    memoryview(m)[5] = 3
+    m.sync()
+    lender: Any = m
+    array: Any = numpy.ndarray((10000,), 'u1', buffer=lender)  # numpy gives the buffer back, and keeps m
+    child(lambda: None if array[5] == 3 else pytest.fail('it sees something else'))
+    m.close()
+    assert content(path)[5] == 3
+    array[9999] = 1  # in memory that belongs to nobody
+    assert array[5] == 0
+
+
 def test_threads_store_while_another_flushes(path: str) -> None:
     a = ato.memmap(path, dtype='i8', mode='w+', shape=(64, 512))
     ends = threading.Event()
