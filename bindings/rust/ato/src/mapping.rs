@@ -123,8 +123,7 @@ impl Mapping {
     pub fn stat(&self) -> Result<Stat> {
         let mut stat = Stat::default();
         // SAFETY: `stat` is as long as it says.
-        check(unsafe { ato_stat(self.base, &mut stat) } == 0)?;
-        Ok(stat)
+        check(unsafe { ato_stat(self.base, &mut stat) } == 0).map(|()| stat)
     }
     /// Where the file is mapped, while this lives: for the calls of `ato_sys` that this crate does not have. Do not load through it: what is
     /// there is old, unless it was deployed, and others change it.
