@@ -525,6 +525,8 @@ void locks_tell_use(const struct locks *l, struct locks_use *use)
     use->holds = LOAD(&w->uses);
     use->waits = LOAD(&w->tickets);
     use->longest_hold = LOAD(&w->longest_hold);
+    if (use->held > use->longest_hold)
+        use->longest_hold = use->held;
     use->longest_wait = LOAD(&w->longest_wait);
 }
 

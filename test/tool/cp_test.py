@@ -169,7 +169,7 @@ class Copy(Lab):
         kept = self.make('fast', 'kept')
         before = self.snapshot()
         for target, words in ((path, 'is the file that is to be copied'), ('same', 'that is to be copied'),
-                              (held, 'is not plain: mapped by a process'), (kept, 'is not plain: no process has it mapped'),
+                              (held, 'is not plain: processes have it mapped'), (kept, 'is not plain: no process has it mapped'),
                               (self.dir, 'is a folder'), (self.manifest(), "libato's own files"), ('none/copy', 'cannot find the folder'),
                               ('/dev/null', 'is not a regular file')):
             self.assertIn(words, self.err('cp', path, os.path.join(self.dir, target), status=1))

@@ -135,8 +135,7 @@ static void say_lock(const struct write_lock *w)
     if (!w->is_known)
         return;
     text_item("write lock",
-              "held %" PRIu64 " times, at most %.3f s; waited for %" PRIu64
-              " times, at most %.3f s",
+              "holds: %" PRIu64 ", the longest %.3f s; waits: %" PRIu64 ", the longest %.3f s",
               w->holds, (double)w->longest_hold / 1e9, w->waits, (double)w->longest_wait / 1e9);
     for (unsigned i = 0; i < w->count; i++)
         if (w->users[i].holds || w->users[i].waiting)
@@ -189,7 +188,10 @@ static int do_file(const char *name, const struct tool_request *request, struct 
         f.has_record && f.look.manifest.record.guard.bytes && look_is_masked(f.look.fd);
     look_next(next, &f.look, name);
     if (f.look.state < LOOK_COPIED)
-        (void)snprintf(way, sizeof(way), "; to make it plain, close it, then run 'ato deploy %s'",
+        (void)snprintf(way, sizeof(way),
+                       f.look.state == LOOK_IN_USE
+                           ? "; the last close makes it plain, 'ato deploy %s' does after a kill"
+                           : "; 'ato deploy %s' makes it plain",
                        text_word(word, name));
     outcome_show(&o, request, j, "%s%s",
                  is_database ? "an SQLite database that only the VFS ato reads" : "",

@@ -40,7 +40,7 @@ static const struct {
 } states[] = {
     [LOOK_PLAIN] = {"plain", "an ordinary file"},
     [LOOK_BORN] = {"born", "its reflection was being made, nothing is stored in it yet"},
-    [LOOK_IN_USE] = {"in use", "mapped by a process"},
+    [LOOK_IN_USE] = {"in use", "processes have it mapped"},
     [LOOK_RECOVERY_DUE] = {"recovery due", "its last user died; the next map recovers it"},
     [LOOK_CLEAN] = {"clean", "no process has it mapped, its reflection is kept"},
     [LOOK_DEPLOYED] = {"deployed", "everything is home, its reflection is being removed"},
@@ -85,7 +85,7 @@ const char *look_next(char to[LOOK_NEXT], const struct look *l, const char *name
     if (l->state == LOOK_IN_USE)
         add_way(
             to,
-            "unmap it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
+            "close it in these processes, or end them; a copy of it is made by 'ato cp %s COPY'",
             name);
     else if (l->holders.count && l->state == LOOK_LOST)
         add_way(to,

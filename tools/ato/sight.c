@@ -10,9 +10,10 @@ const struct sight_column sight_columns[SIGHT_COLUMNS] = {
     {COUNT_WRITES, "writes", "WRITES", 1, "Calls that wrote to the file"},
     {COUNT_READS, "reads", "READS", 1, "Calls that read it"},
     {COUNT_DEPLOYED_SLICES, "deployed_slices", "DEPLOYED", 1, "Slices that were deployed"},
-    {COUNT_COMMITS_SINGLE, "commits_single", "SINGLE", 1, "Commits of one bitmap word"},
-    {COUNT_COMMITS_RTM, "commits_rtm", "RTM", 1, "Commits by a hardware transaction"},
-    {COUNT_COMMITS_JOURNAL, "commits_journal", "JOURNAL", 1, "Commits by a lane"},
+    {COUNT_COMMITS_SINGLE, "commits_single", NULL, 1, "Commits of one bitmap word"},
+    {COUNT_COMMITS_RTM, "commits_rtm", NULL, 1, "Commits by a hardware transaction"},
+    {COUNT_COMMITS_JOURNAL, "commits_journal", NULL, 1,
+     "Commits by a lane of the manifest, or on a disk by the log"},
     {COUNT_BYTES_TO_MEDIA, "bytes_to_media", "KIB", 1024, "Bytes that were stored"},
 };
 

@@ -33,7 +33,7 @@ struct sight {
 /* Returns 0; -1 with report_sentence(): the file cannot be read. */
 int sight_take(struct sight *s, const char *name);
 
-/* The counters that are shown. */
+/* The counters that are shown; head: in text, where those without one, commits, are added up. */
 enum { SIGHT_COLUMNS = 7 };
 extern const struct sight_column {
     enum counter which;

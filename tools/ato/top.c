@@ -69,8 +69,8 @@ static void say_name(const struct look_holder *h)
 static void say_lock(const struct write_lock *w)
 {
     char text[WRITE_LOCK_TEXT];
-    printf("%-24s %8s %8s %12s %12s\n", "SQLITE'S WRITE LOCK", "HOLDS", "WAITS", "LONGEST HOLD",
-           "LONGEST WAIT");
+    printf("%-24s %8s %8s %12s %12s\n", "WRITE LOCK OF SQLITE", "HOLDS", "WAITS", "LONGEST HOLD",
+           "LONGEST WAIT  (since each opened it)");
     for (unsigned i = 0; i < w->count; i++) {
         const struct lock_user *u = &w->users[i];
         say_name(&u->name);
@@ -78,9 +78,9 @@ static void say_lock(const struct write_lock *w)
                (unsigned long long)u->waits, (double)u->longest_hold / 1e9,
                (double)u->longest_wait / 1e9, write_lock_text(text, u));
     }
-    printf("%-24s %8llu %8llu %10.3f s %10.3f s\n", "all", (unsigned long long)w->holds,
-           (unsigned long long)w->waits, (double)w->longest_hold / 1e9,
-           (double)w->longest_wait / 1e9);
+    printf("%-24s %8llu %8llu %10.3f s %10.3f s\n", "all, those that ended too",
+           (unsigned long long)w->holds, (unsigned long long)w->waits,
+           (double)w->longest_hold / 1e9, (double)w->longest_wait / 1e9);
 }
 
 static void say(const struct sight *before, const struct sight *s)
@@ -88,18 +88,25 @@ static void say(const struct sight *before, const struct sight *s)
     text_put(stdout, s->path);
     printf("  %llu bytes  %u %s%s\n%-24s %6s", (unsigned long long)s->size, s->holders.count,
            s->holders.count == 1 ? "process" : "processes",
-           s->holders.readers ? " and readers" : "", "PROCESS", "HELD");
+           s->holders.readers ? " and readers" : "", "PROCESS", "PAGES");
     for (unsigned c = 0; c < SIGHT_COLUMNS; c++)
-        printf(" %8s", sight_columns[c].head);
-    printf("   (a second)\n");
+        if (sight_columns[c].head)
+            printf(" %8s", sight_columns[c].head);
+    printf("  COMMITS  (a second)\n");
     for (unsigned i = 0; i < s->holders.count && i < LOOK_HOLDERS; i++) {
         const struct look_holder *h = &s->holders.first[i];
         say_name(h);
         printf(" %6llu", (unsigned long long)s->each[h->slot].reservations);
-        for (unsigned c = 0; c < SIGHT_COLUMNS; c++)
-            printf(" %8.0f",
-                   rate(before, s, h->slot, sight_columns[c].which) / sight_columns[c].unit);
-        putchar('\n');
+        double commits = 0;
+        for (unsigned c = 0; c < SIGHT_COLUMNS; c++) {
+            const struct sight_column *column = &sight_columns[c];
+            const double each = rate(before, s, h->slot, column->which);
+            if (column->head)
+                printf(" %8.0f", each / column->unit);
+            else
+                commits += each;
+        }
+        printf(" %8.0f\n", commits);
     }
     if (!s->holders.count)
         printf("no process has it mapped for writing: there is nothing to show\n");
@@ -183,14 +190,13 @@ static int top(const struct tool_request *request)
 
 const struct tool_command top_command = {
     .name = "top",
-    .operands = "FILE...",
+    .operands = "FILE | --metrics FILE...",
     .what = "live view of the processes that have a file mapped",
     .help = "Shows the processes that have FILE mapped, and what each does per second, until it\n"
             "is interrupted: the pages that it holds at that moment, calls that write and read,\n"
-            "slices that were deployed, commits of one bitmap word, by a hardware transaction and\n"
-            "by a lane, and the bytes that were stored. Of an SQLite database that processes\n"
-            "share: which has the write lock, and which wait, and for how long. With --metrics\n"
-            "all FILEs once, for Prometheus.\n",
+            "slices that were deployed, KiB that were stored, and commits. Of an SQLite database\n"
+            "that processes share: which has the write lock, and which wait, and for how long.\n"
+            "With --metrics all FILEs once, for Prometheus.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(EVERY) | HAS(COUNT) | HAS(METRICS),
     .run = top,

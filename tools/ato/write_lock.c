@@ -71,9 +71,11 @@ static void add_line(struct lock_user *u, const struct line *line, uint64_t writ
     if (writer && ((writer ^ line->word) & ~(uint64_t)STATE) == 0) {
         u->holds = true;
         u->held = passed;
+        raise_to(&u->longest_hold, passed);
     } else if (line->ticket) {
         u->waiting++;
         raise_to(&u->waited, passed);
+        raise_to(&u->longest_wait, passed);
     }
 }
 
@@ -98,6 +100,8 @@ void write_lock_look(struct write_lock *w, const struct look *l)
         if (!u->name.pid)
             look_holder_find(&u->name, line->pid, &st);
         add_line(u, line, words.writer, now);
+        raise_to(&w->longest_hold, u->longest_hold);
+        raise_to(&w->longest_wait, u->longest_wait);
     }
 }
 

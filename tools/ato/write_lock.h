@@ -17,7 +17,7 @@ struct lock_user {
     bool holds;              /* one of them has the write lock */
     unsigned waiting;
     uint64_t held, waited; /* until now, if one holds it; if some wait, the longest */
-    /* Of the connections that are open: */
+    /* Of the connections that are open; the longest: also of what is not over. */
     uint64_t holds_ended, waits, longest_hold, longest_wait;
 };
 
