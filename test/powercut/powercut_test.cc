@@ -286,7 +286,7 @@ TEST_P(PowerCuts, ShowThatCommitsAreNotSynced)
 {
     SCOPED_TRACE(rig::replay());
     for (const std::vector<Part> &parts : {FILES, STORES})
-        EXPECT_GT(run(parts, 60, Fault::SyncOfLog, 200, 1).wrong, 0u);
+        EXPECT_GT(run(parts, 60, Fault::SyncOfLog, 400, 1).wrong, 0u);
 }
 
 TEST_P(PowerCuts, ShowThatCheckpointsDoNotSyncTheFile)
