@@ -276,18 +276,21 @@ static char *floor_of(char *at, uintptr_t unit)
  * Gives the copies back: from now on the view shows the file again. But it keeps those of pages that the file does not have yet, or which the
  * kernel does not take back; they were made from themselves then.
  *
- * The kernel looks at each page of a range that has an entry in its page tables, also at those whose entry is empty. So of a long range the tables
- * are given back as well, which happens (from Linux 6.14 on) where all that a table is for is given back at once. With the copies go, there
- * and in short gaps between them, pages of the file, which a load maps again.
+ * The next search looks at each page of its range that is mapped, also at those that were only read, for 10 to 20 ns, and, where there are page
+ * tables, at pages that are not. So of a long range whole tables are given back (from Linux 6.14 on the kernel frees them then), and
+ * short gaps between them; and with every 32nd commit all of it. A load maps pages of the file again.
  */
 static int give_back(const struct stores *s, bool late)
 {
-    enum { TABLE = 2 << 20, LONG = 64 << 20, GAP = 3 };
-    const struct mapping *m = s->m;
+    enum { TABLE = 2 << 20, LONG = 64 << 20, GAP = 8, OFTEN = 32 };
+    const uintptr_t whole = 1ull << 57; /* all addresses */
+    struct mapping *m = s->m;
     struct file *f = m->file;
     const struct page_set *h = &s->t->set;
     const bool some = has_early(s);
-    const uintptr_t unit = s->n >= LONG && !some ? TABLE : PAGE_BYTES;
+    const uintptr_t unit = s->n < LONG || some              ? PAGE_BYTES
+                           : ++m->long_commits % OFTEN == 0 ? whole
+                                                            : TABLE;
     if (show_take(f, late) < 0)
         return -1;
     for (uint64_t i = 0, next; i < h->n; i = next) {

@@ -118,8 +118,9 @@ struct mapping {
     /* For ATO_EPOCHS (epoch.h); else NULL. */
     struct tx *epoch;
     pthread_mutex_t epoch_lock;
-    /* For ATO_PLAIN_STORES (stores.h): its number in shared_header.views, and what commits by it take turns with. */
-    unsigned view;
+    /* For ATO_PLAIN_STORES (stores.h): its number in shared_header.views, how many commits of long ranges there were, and what commits
+     * by it take turns with. */
+    unsigned view, long_commits;
     pthread_mutex_t stores_lock;
     struct tx *
         growth; /* has made the file longer, and is open until the next commit of stores; NULL: none */

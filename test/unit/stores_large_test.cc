@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Plain stores to all of a GiB, in one commit, beside another view.
+// Plain stores to files that are long: to all of a GiB, in one commit, beside another view; to a few of many pages that are mapped.
 #include "support/child.h"
 #include "support/mapped.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -64,6 +66,42 @@ TEST(LargeStores, OfAGibibyteAreOneCommit)
             }
         EXPECT_EQ(m.base[PAGE + 63 * 64], static_cast<char>(turn));
     }
+}
+
+// A search looks at all pages that are mapped.
+TEST(LargeStores, AreNotLookedForAmongAllPagesThatWereReadForEver)
+{
+    constexpr uint64_t BYTES = 65ull << 20;
+    TempDir dir("/dev/shm");
+    const std::string path = dir / "file";
+    write_file(path, {});
+    ASSERT_EQ(truncate(path.c_str(), BYTES), 0);
+    Mapped m(path, options(ATO_DOMAIN_PROCESS, ATO_READ_GATHER, ATO_PLAIN_STORES));
+    ASSERT_TRUE(m) << m.sentence;
+    const auto all_zeros = [&] {
+        uint64_t n = 0;
+        for (uint64_t at = PAGE; at < BYTES; at += PAGE)
+            n += m.base[at] == 0;
+        return n == BYTES / PAGE - 1;
+    };
+    const auto mapped = [&] { // of 2 MiB away from the page with stores
+        const Fd pagemap("/proc/self/pagemap", 0);
+        std::vector<uint64_t> entries((2 << 20) / PAGE);
+        const auto at = reinterpret_cast<uintptr_t>(m.base) + (20 << 20);
+        EXPECT_EQ(
+            pread(pagemap, entries.data(), entries.size() * 8, static_cast<off_t>(at / PAGE * 8)),
+            static_cast<ssize_t>(entries.size() * 8));
+        return std::count_if(entries.begin(), entries.end(), [](uint64_t e) { return e >> 63; });
+    };
+    ASSERT_TRUE(all_zeros());
+    EXPECT_GT(mapped(), 0);
+    for (char i = 1; i <= 32; i++) {
+        m.base[0] = i;
+        ASSERT_EQ(ato_msync(m.base, BYTES, MS_SYNC), 0) << ato_errormsg();
+    }
+    EXPECT_EQ(mapped(), 0);
+    EXPECT_TRUE(all_zeros());
+    EXPECT_EQ(m.base[0], 32);
 }
 
 } // namespace
