@@ -393,16 +393,25 @@ static bool has_zeros(const struct tx *t)
     return any;
 }
 
-/* What the view's copy of the last page, if it is one, had behind the end, `was`, would be seen again. */
-static void clear_tail(const struct mapping *m, uint64_t was, uint64_t size)
+/* What the view's copy of the last page, if it is one, had behind the end, `was`, would be seen again; and what is stored there would not count if
+ * the copy was made from it. */
+static int clear_tail(const struct mapping *m, uint64_t was, uint64_t size)
 {
     const uint64_t end = lesser(layout_pages(was) * PAGE_BYTES, size), at = was - m->offset;
     struct private_run *runs HEAP = NULL;
     uint64_t n;
     if (was >= end || was < m->offset || at >= m->reach)
-        return;
-    if (private_pages_find(m->base + at / PAGE_BYTES * PAGE_BYTES, 1, &runs, &n) < 0 || n)
-        memset(m->base + at, 0, end - was);
+        return 0;
+    if (private_pages_find(m->base + at / PAGE_BYTES * PAGE_BYTES, 1, &runs, &n) < 0)
+        return -1;
+    if (!n)
+        return 0;
+    memset(m->base + at, 0, end - was);
+    if (show_take(m->file, false) < 0)
+        return -1;
+    store_view_cut(m->file, m->view, was / PAGE_BYTES, was % PAGE_BYTES);
+    give_showing(m->file);
+    return 0;
 }
 
 int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *was)
@@ -419,9 +428,7 @@ int stores_resize(struct mapping *m, off_t size, enum stores_size how, off_t *wa
             size += *was;
         else if (how == STORES_AT_LEAST && size < *was)
             size = *was;
-        r = resize(t, m, size);
-        if (r == 0)
-            clear_tail(m, (uint64_t)*was, (uint64_t)size);
+        r = resize(t, m, size) < 0 ? -1 : clear_tail(m, (uint64_t)*was, (uint64_t)size);
     }
     const bool waits = r == 0 && t->resizes && t->size > file_size(m->file) && !has_zeros(t);
     if (r == 0 && !waits)

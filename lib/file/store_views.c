@@ -109,6 +109,28 @@ void store_view_forget_from(struct file *f, uint64_t first, uint64_t views)
             drop(c, views);
 }
 
+void store_view_cut(struct file *f, unsigned view, uint64_t page, unsigned end)
+{
+    const uint64_t own = 1ull << view;
+    struct undo_walk w = {.f = f, .page = page};
+    struct undo_copy *shared = NULL;
+    unsigned n = 0;
+    for (; next_kept(&w); n += (w.at->views & own) != 0)
+        if (w.at->views == own)
+            memset(w.at->bytes + end, 0, PAGE_BYTES - end);
+        else if (w.at->views & own)
+            shared = w.at;
+    if (!shared)
+        return;
+    char bytes[PAGE_BYTES] = {0};
+    memcpy(bytes, shared->bytes, end);
+    const uint64_t unsure = shared->unsure & own;
+    drop(shared, own);
+    /* Of several, after a process that died in a change, the order counts. */
+    if (n > 1 || !keep(f, page, bytes, own, unsure))
+        store_views_lose(f, own);
+}
+
 /* Sets *found to the oldest one that is kept for the view, of those after `before`, if that is not NULL; NULL: there is none. Returns false
  * without memory. */
 static bool find_oldest(struct file *f, unsigned view, uint64_t page,

@@ -54,6 +54,9 @@ void store_view_keep(struct file *f, unsigned view, uint64_t page, const char *b
 void store_view_forget(struct file *f, uint64_t page, uint64_t views);
 void store_view_forget_from(struct file *f, uint64_t first, uint64_t views);
 
+/* The file was cut at `end` of the page, and so was the view's copy: what is kept for the view has zeros from there on. */
+void store_view_cut(struct file *f, unsigned view, uint64_t page, unsigned end);
+
 /* `is` are the bytes of a copy. Those that its program has not stored become those of `newest`; if nothing is kept, all stay. Returns
  * false: no memory. */
 bool store_view_follow(struct file *f, unsigned view, uint64_t page, char *is, const char *newest);

@@ -186,9 +186,6 @@ void Hand::act_by_calls(const Step &step)
 
 void Hand::act_by_stores(const Step &step)
 {
-    // README.md, Not covered: no relaxed commit.
-    if (step.shrinks || step.what == What::Grow)
-        sync(MS_SYNC);
     if (step.size)
         resize(step);
     for (size_t r = 0; r < step.ranges.size(); r++)
