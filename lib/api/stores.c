@@ -138,18 +138,12 @@ static int trim(const struct mapping *m)
     return 0;
 }
 
-/* Lets other threads wait, and holds all pages with stores. */
-static int hold(struct stores *s)
+/* -1 with EFAULT: the file has just become shorter. */
+static int hold_pages(const struct stores *s)
 {
     struct mapping *m = s->m;
     const uint64_t from = (uint64_t)(s->at - m->base) / PAGE_BYTES, within = pages_within(m),
                    first = m->offset / PAGE_BYTES + from;
-    if (!s->stopped && !__libc_single_threaded && !(m->flags & ATO_NO_FAULT_HANDLER)) {
-        if (fault_stop_stores(s->at, s->n) < 0)
-            return report_errno(errno, "cannot make %s read-only for a commit",
-                                m->file->pairing.path);
-        s->stopped = true;
-    }
     struct private_run *runs HEAP = NULL;
     uint64_t n;
     if (private_pages_find(s->at, s->n / PAGE_BYTES, &runs, &n) < 0 ||
@@ -165,6 +159,23 @@ static int hold(struct stores *s)
                                          m->growth ? 0 : last * PAGE_BYTES + 1};
     }
     return page_set_reserve(&s->t->set, spans, held);
+}
+
+/* Lets other threads wait, and holds all pages with stores. */
+static int hold(struct stores *s)
+{
+    enum { TRIES = 64 }; /* each is one cut by somebody else */
+    struct mapping *m = s->m;
+    int r = -1;
+    if (!s->stopped && !__libc_single_threaded && !(m->flags & ATO_NO_FAULT_HANDLER)) {
+        if (fault_stop_stores(s->at, s->n) < 0)
+            return report_errno(errno, "cannot make %s read-only for a commit",
+                                m->file->pairing.path);
+        s->stopped = true;
+    }
+    for (unsigned i = 0; i < TRIES && (r = hold_pages(s)) < 0 && errno == EFAULT; i++)
+        ;
+    return r;
 }
 
 /* Returns the transaction for what comes next, which the thread has now. The view itself is not one of others: otherwise a byte would count as

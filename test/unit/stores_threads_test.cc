@@ -156,4 +156,26 @@ TEST_P(StoresOfThreads, AreCommittedByAnyThread)
     EXPECT_TRUE(view(second) == content);
 }
 
+// A commit looks for pages that were stored to, then the file gets shorter, then it holds them.
+TEST_P(StoresOfThreads, AreCommittedWhileTheFileIsCut)
+{
+    const unsigned rounds = GetParam() == ATO_DOMAIN_DISK ? 40 : 300;
+    Mapped m(file, plain()), calls(file, opt());
+    ASSERT_TRUE(m && calls) << m.sentence << calls.sentence;
+    std::atomic<bool> over{false};
+    std::thread cuts([&] {
+        while (!over)
+            for (size_t size : {PAGE, SIZE})
+                (void)ato_ftruncate(calls.base, static_cast<off_t>(size));
+    });
+    for (unsigned i = 0; i < rounds; i++) {
+        for (size_t page = 0; page * PAGE < SIZE; page++)
+            m.base[page * PAGE] = static_cast<char>(i);
+        EXPECT_EQ(commit(m), 0) << ato_errormsg();
+    }
+    over = true;
+    cuts.join();
+    EXPECT_EQ(m.read(0, 1).front(), (rounds - 1) & 0xff);
+}
+
 } // namespace
