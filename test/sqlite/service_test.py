@@ -80,6 +80,9 @@ class Service(unittest.TestCase):
     def state(self):
         return json.loads(self.ato('info', '--json', self.database))['files'][0]['state']
 
+    def processes(self):
+        return json.loads(self.ato('top', '--json', '--every', '100', self.database))['sights'][0]['processes']
+
     def test_is_what_the_page_says(self):
         self.start()
         self.http('one'), self.http('two')
@@ -89,7 +92,7 @@ class Service(unittest.TestCase):
         copy = os.path.join(self.folder, 'copy.db')
         self.ato('cp', self.database, copy)
         self.assertEqual(self.stock(copy), '2\n')
-        process, = json.loads(self.ato('top', '--json', '--every', '100', self.database))['sights'][0]['processes']
+        process, = self.processes()
         self.assertEqual(process['mappings'], 1)
 
         # All is killed, in the midst of commits.
@@ -111,7 +114,7 @@ class Service(unittest.TestCase):
         self.assertEqual(self.state(), 'recovery due')
         self.assertIn('note: recovery due', self.ato('check', self.database))
         self.assertIn('file is not a database', self.stock())
-        self.assertEqual(json.loads(self.ato('top', '--json', '--every', '100', self.database))['sights'][0]['processes'], [])
+        self.assertEqual(self.processes(), [])
 
         # The next start finds all that was acknowledged; an ordinary end leaves an ordinary database.
         notes = self.start().splitlines()
@@ -125,6 +128,8 @@ class Service(unittest.TestCase):
         self.end(signal.SIGKILL)
         self.assertEqual(self.run_it(*self.commands['ExecStopPost'].split()), (0, ''))
         self.assertEqual((self.state(), self.stock()), ('plain', '2\n'))
+        self.start()  # and only reads: nobody has the file mapped
+        self.assertEqual((self.state(), self.stock(), self.processes()), ('plain', '2\n', []))
 
     def test_has_a_unit_that_systemd_understands(self):
         if not shutil.which('systemd-analyze'):

@@ -43,7 +43,7 @@ class Notes(http.server.BaseHTTPRequestHandler):
         pass
 
 
-database = connect()  # stays open: the file is mapped as long as the service runs
+database = connect()  # stays open: the end of a request is not the last close, which would make the file plain each time
 database.execute('CREATE TABLE IF NOT EXISTS notes(id INTEGER PRIMARY KEY, note TEXT)')
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 http.server.ThreadingHTTPServer(('localhost', PORT), Notes).serve_forever()
