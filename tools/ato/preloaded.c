@@ -175,9 +175,8 @@ static void prepare(const struct preloading *p, char *const *paths)
     }
     if (!find_library(path, p))
         errx(PRELOADED_CANNOT_PREPARE,
-             "there is no %s beside this program or in " LIBDIR
-             ": was libato installed without it?",
-             p->library);
+             "there is no %s beside this program or in " LIBDIR ": install it (Debian: package %s)",
+             p->library, p->package);
     if (strpbrk(path, ": "))
         errx(PRELOADED_CANNOT_PREPARE, "%s cannot be preloaded: its path contains a blank or ':'",
              path);

@@ -27,6 +27,7 @@ enum {
 
 struct preloading {
     const char *library; /* its file's name */
+    const char *package; /* Debian's */
     const char *built;   /* its folder in a build */
     const char *paths;   /* the environment's variable for --path */
     const char *record;  /* the one that names the record */

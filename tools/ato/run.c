@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct preloading preloading = {"libato_run_preload.so", "../../lib/run",
+static const struct preloading preloading = {"libato_run_preload.so", "ato", "../../lib/run",
                                              "ATO_RUN_PATH", "ATO_RUN_RECORD"};
 
 /* Says why no file was mapped, as far as it is known. */

@@ -19,8 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct preloading preloading = {"libato_sqlite_preload.so", "../../lib/sqlite",
-                                             "ATO_SQLITE_PATH", RECORD_VARIABLE};
+static const struct preloading preloading = {"libato_sqlite_preload.so", "libsqlite3-mod-ato",
+                                             "../../lib/sqlite", "ATO_SQLITE_PATH",
+                                             RECORD_VARIABLE};
 
 /* Returns whether SQLite is compiled into the program of that file. */
 static bool has_sqlite(const char *path)
