@@ -6,6 +6,7 @@
 
 Without systemd: the commands of the unit are run by the test.
 """
+import ctypes
 import json
 import os
 import re
@@ -59,7 +60,12 @@ class Service(unittest.TestCase):
     def end(self, how):
         if self.service.poll() is None:
             os.killpg(self.service.pid, how)
-        return self.service.wait()
+        status = self.service.wait()
+        try:
+            while os.waitpid(-self.service.pid, 0):  # as systemd does: none of the unit's processes is left
+                pass
+        except ChildProcessError:
+            return status
 
     def http(self, note=None):
         with urllib.request.urlopen(f'http://localhost:{self.port}', note and note.encode(), timeout=30) as answer:
@@ -138,4 +144,5 @@ class Service(unittest.TestCase):
 
 
 if __name__ == '__main__':
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what a killed `ato sqlite` leaves are this process's children
     unittest.main(argv=sys.argv[:1])
