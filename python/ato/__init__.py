@@ -4,7 +4,8 @@
     map(path, size)              a file as bytes: m[a:b] reads and writes, transactions, snapshots
     memmap(path, dtype, shape)   a numpy array in a file, whose flush() is one atomic step
     load(connection)             a VFS for SQLite whose transactions need no journal
-    python -m ato                the command `ato`; `python -m ato sqlite script.py` runs a script on that VFS
+    python -m ato                the command `ato`; `python -m ato sqlite script.py` runs a script on that VFS,
+                                 `python -m ato run script.py` one that maps files by numpy.memmap or mmap
 
 Sizes and offsets are in bytes. A call that writes is durable when it returns, as far as the file's medium reaches: on a disk and in persistent
 memory it survives a power cut, on a tmpfs a kill. A call that fails raises Error, an OSError, and has changed nothing (but see EIO in the
@@ -14,6 +15,7 @@ the file itself. Subinterpreters, and Pythons without a GIL, are not supported.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -47,7 +49,8 @@ def map(
 ) -> Map:
     """Map a file, for a with statement. After a crash this recovers it first.
 
-    size          with it a file that is missing is made, and one that is shorter gets longer. Without it: FileNotFoundError
+    size          at least so many bytes: a file that is missing is made, one that is shorter gets longer, one that is longer stays. Without
+                  a size a file that is missing is FileNotFoundError
     readonly      needs no permission to write; a file that is not an ordinary one has to be mapped by a writer then
     relaxed       on a disk, writes do not wait for it: a power cut may take the last 100 ms of them, from the last one backwards
     plain_stores  memoryview(m) is writable memory, and m.sync() commits what was stored there, as one atomic step; m[a:b] reads
@@ -67,10 +70,18 @@ def map(
     """
     if readonly and (size is not None or plain_stores):
         raise ValueError('a read-only map has no size to set, and no plain stores')
-    if size is not None and size < 0 or max_size < 0:
-        raise ValueError('a size is negative')
-    if domain not in _DOMAINS or read_policy not in _POLICIES or prefer not in _PREFER:
-        raise ValueError(f'no such domain, read_policy or prefer: {domain!r}, {read_policy!r}, {prefer!r}')
+    for name, number in (('size', 0 if size is None else size), ('max_size', max_size)):
+        if not hasattr(number, '__index__'):
+            raise TypeError(f'{name} is a number of bytes, not {number!r}')
+        if number < 0:
+            raise ValueError(f'{name} is negative: {number}')
+    for name, value, known in (
+        ('domain', domain, _DOMAINS),
+        ('read_policy', read_policy, _POLICIES),
+        ('prefer', prefer, _PREFER),
+    ):
+        if value not in known:
+            raise ValueError(f'{name} is one of {", ".join(repr(k) for k in known)}, not {value!r}')
     flags = _RELAXED * relaxed | _PLAIN_STORES * plain_stores | _PREFER[prefer]
     how = os.O_RDONLY if readonly else os.O_RDWR if size is None else os.O_RDWR | os.O_CREAT
     m = _open(path, how, size or 0, max_size, flags, _DOMAINS[domain], _POLICIES[read_policy])
@@ -150,8 +161,16 @@ def load(connection: _Connection) -> None:
 
 def __getattr__(name: str) -> Any:
     if name == 'memmap':  # numpy is imported only for it
-        from ._memmap import memmap
-
+        try:
+            from ._memmap import memmap
+        except ModuleNotFoundError as e:
+            if e.name != 'numpy':
+                raise
+            raise ImportError("ato.memmap needs numpy: install it, or this package with its extra 'numpy'") from e
         globals()[name] = memmap
         return memmap
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def __dir__() -> list[str]:
+    return [name for name in __all__ if name != 'memmap' or importlib.util.find_spec('numpy')]

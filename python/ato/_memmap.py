@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import operator
 import os
-from typing import Any, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, Self
 
 import numpy
 import numpy.typing
@@ -14,18 +15,20 @@ import numpy.typing
 from . import _PLAIN_STORES, _open
 from ._ato import Map
 
+_LONG_MODES: Final[dict[str, Literal['r', 'r+', 'w+']]] = {'readonly': 'r', 'readwrite': 'r+', 'write': 'w+'}
+
 
 class memmap(numpy.ndarray[Any, Any]):
     """A numpy array in a file. Stores are plain ones, and flush() commits all of them as one atomic step.
 
-    The arguments are numpy.memmap's:
+    The arguments are numpy.memmap's, but for mode 'c' and open files:
 
-    path     the file; attribute `filename`
+    filename the file's path
     dtype    of an element; default: bytes
     mode     'r+': read and write a file, which gets longer if the array needs it; 'w+': make it, or empty it; 'r': only read, with
-             permission to write the file. Not 'c'
+             permission to write the file. Or as numpy names them: 'readwrite', 'write', 'readonly'
     offset   bytes of the file before the array
-    shape    a number, or a tuple; default: one dimension to the end of the file
+    shape    a number, or a sequence of numbers; default: one dimension to the end of the file
     order    'C' or 'F'
 
     After a kill, and a power cut on a disk, the file holds what the last flush() left, or the one that was under way; never half of one.
@@ -35,7 +38,9 @@ class memmap(numpy.ndarray[Any, Any]):
     Each array made by this class sees commits of others, in pages in which it has no stores of its own. In a child of fork it has pages of
     its own: what is committed, and stores that nobody else ever sees; there flush() raises ValueError.
 
-    Errors: ato.Error of libato, OSError of open(2), ValueError for arguments that do not fit.
+    Errors: ato.Error of libato, OSError of open(2), ValueError for arguments that do not fit. If the file got shorter than the array, flush()
+    raises Stale. If another program cut it without libato, bytes behind the end are not there: an access is SIGBUS, which ends Python, as
+    with numpy.memmap.
 
     >>> import os, ato
     >>> a = ato.memmap('/dev/shm/doc-example.data', dtype='int64', mode='w+', shape=(1000, 3))
@@ -60,13 +65,16 @@ class memmap(numpy.ndarray[Any, Any]):
 
     def __new__(
         cls,
-        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        filename: str | bytes | os.PathLike[str] | os.PathLike[bytes],
         dtype: numpy.typing.DTypeLike = numpy.uint8,
-        mode: Literal['r', 'r+', 'w+'] = 'r+',
+        mode: Literal['r', 'r+', 'w+', 'readonly', 'readwrite', 'write'] = 'r+',
         offset: int = 0,
-        shape: int | tuple[int, ...] | None = None,
+        shape: int | Sequence[int] | None = None,
         order: Literal['C', 'F'] = 'C',
     ) -> Self:
+        if hasattr(filename, 'read'):
+            raise TypeError("memmap takes a file's path, not an open file")
+        mode = _LONG_MODES.get(mode, mode)
         if mode not in ('r', 'r+', 'w+'):
             raise ValueError(f"mode is 'r', 'r+' or 'w+', not {mode!r}")
         if mode == 'w+' and shape is None:
@@ -78,12 +86,12 @@ class memmap(numpy.ndarray[Any, Any]):
             raise ValueError(f'{each} has Python objects, which have no place in a file')
         lengths: tuple[int, ...] | None = None
         if shape is not None:
-            lengths = tuple(operator.index(n) for n in (shape if isinstance(shape, tuple) else (shape,)))
+            lengths = tuple(operator.index(n) for n in (shape if isinstance(shape, Iterable) else (shape,)))
             if min(lengths, default=0) < 0:
                 raise ValueError('a length of the shape is negative')
         end = offset + each.itemsize * math.prod(lengths or ())
         how = os.O_RDWR | os.O_CREAT if mode == 'w+' else os.O_RDWR
-        m = _open(path, how, end if lengths is not None else 0, 0, _PLAIN_STORES, lends_readonly=mode == 'r')
+        m = _open(filename, how, end if lengths is not None else 0, 0, _PLAIN_STORES, lends_readonly=mode == 'r')
         try:
             if mode == 'w+':
                 m.resize(0)
@@ -105,7 +113,7 @@ class memmap(numpy.ndarray[Any, Any]):
             m.close(discard=True)
             raise
         self._map = m
-        self.filename = os.path.abspath(os.fspath(path))
+        self.filename = os.path.abspath(os.fspath(filename))
         self.mode = mode
         self.offset = offset
         return self
@@ -133,7 +141,8 @@ class memmap(numpy.ndarray[Any, Any]):
     def flush(self) -> None:
         """Commit what was stored in the whole file, as one atomic step; durable on return.
 
-        If it raises, nothing is committed and the stores are still there. An array that is not in a file is left as it is.
+        If it raises, nothing is committed and the stores are still there. Raises Stale if the file got
+        shorter than the array. An array that is not in a file is left as it is.
         """
         if self._map is not None and self.mode != 'r':
             self._map.sync()

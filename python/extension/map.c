@@ -27,7 +27,7 @@ static Py_ssize_t map_size(PyObject *self)
         return -1;
     const off_t size = ato_size(m->at);
     if (size < 0)
-        fail(errno);
+        fail(m, errno);
     return (size_t)size < m->room || size < 0 ? size : (Py_ssize_t)m->room;
 }
 
@@ -38,7 +38,7 @@ static bool map_read(PyObject *self, void *dst, Py_ssize_t at, Py_ssize_t n)
     if (!map_usable(m)) /* a conversion of the arguments may have closed it */
         return false;
     WAITING(m->calls, got = ato_memcpy(dst, m->at + at, (size_t)n));
-    return got || fail(errno);
+    return got || fail(m, errno);
 }
 
 static bool map_write(PyObject *self, Py_ssize_t at, const void *src, Py_ssize_t n)
@@ -48,7 +48,7 @@ static bool map_write(PyObject *self, Py_ssize_t at, const void *src, Py_ssize_t
     if (!map_usable(m))
         return false;
     WAITING(m->calls, got = ato_memcpy(m->at + at, src, (size_t)n));
-    return got || fail(errno);
+    return got || fail(m, errno);
 }
 
 static PyObject *map_get(PyObject *self, PyObject *key)
@@ -109,7 +109,7 @@ static PyObject *map_writev(PyObject *self, PyObject *args, PyObject *names)
         WAITING(m->calls, r = ato_writev(all, (int)n, relaxed ? ATO_RELAXED : 0));
     else
         r = 0;
-    result = r < 0 ? fail(errno) : Py_NewRef(Py_None);
+    result = r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
 end:
     while (taken > 0)
         source_give(&sources[--taken]);
@@ -132,7 +132,27 @@ static PyObject *map_resize(PyObject *self, PyObject *arg)
         return NULL;
     }
     WAITING(m->calls, r = ato_ftruncate(m->at, size));
-    return r < 0 ? fail(errno) : Py_NewRef(Py_None);
+    if (r == 0 && m->reach > size)
+        m->reach = size;
+    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
+}
+
+/* Whether what was stored may lie behind the end of the file, which others have cut: a commit would leave it out. With an exception. */
+static bool map_is_cut(Map *m)
+{
+    const Py_ssize_t size = m->reach ? map_size((PyObject *)m) : 0;
+    if (size < 0 || m->reach <= size)
+        return size < 0;
+    PyObject *sentence = PyUnicode_FromFormat(
+        "%S has %zd bytes now, and a memoryview or array of its map has %zd: what was stored "
+        "behind the end has no place. Nothing was committed: map the file again",
+        m->path, size, m->reach);
+    PyObject *e = sentence ? PyObject_CallFunction(stale_class, "iO", ESTALE, sentence) : NULL;
+    if (e)
+        PyErr_SetObject(stale_class, e);
+    Py_XDECREF(e);
+    Py_XDECREF(sentence);
+    return true;
 }
 
 /* The bytes of the file, or one if it is empty, as length for a call. 0 with an exception. */
@@ -149,10 +169,12 @@ static PyObject *map_sync(PyObject *self, PyObject *args, PyObject *names)
     int wait = 1, r;
     size_t n;
     if (!PyArg_ParseTupleAndKeywords(args, names, "|$p:sync", known, &wait) ||
-        !(n = map_extent(self)))
+        !(n = map_extent(self)) || map_is_cut(m))
         return NULL;
     WAITING(m->calls, r = ato_msync(m->at, n, wait ? MS_SYNC : MS_ASYNC));
-    return r < 0 ? fail(errno) : Py_NewRef(Py_None);
+    if (r == 0 && !m->exports)
+        m->reach = 0;
+    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
 }
 
 static PyObject *map_discard(PyObject *self, PyObject *none)
@@ -164,7 +186,9 @@ static PyObject *map_discard(PyObject *self, PyObject *none)
     if (!n)
         return NULL;
     WAITING(m->calls, r = ato_plain_discard(m->at, n));
-    return r < 0 ? fail(errno) : Py_NewRef(Py_None);
+    if (r == 0 && !m->exports)
+        m->reach = 0;
+    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
 }
 
 static PyObject *map_deploy(PyObject *self, PyObject *args, PyObject *names)
@@ -184,7 +208,7 @@ static PyObject *map_deploy(PyObject *self, PyObject *args, PyObject *names)
         n = size - at;
     if (n > 0 && map_usable(m))
         WAITING(m->calls, r = ato_deploy(m->at + at, (size_t)n));
-    return r < 0 ? fail(errno) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return r < 0 ? fail(m, errno) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static PyStructSequence_Field stat_fields[] = {
@@ -217,7 +241,7 @@ static PyObject *map_stat(PyObject *self, PyObject *none)
         return NULL;
     WAITING(m->calls, r = ato_stat(m->at, &st));
     if (r < 0)
-        return fail(errno);
+        return fail(m, errno);
     PyObject *result = PyStructSequence_New(stat_type);
     const uint64_t numbers[] = {st.size,       st.slices_in_reflection, st.reflection_bytes,
                                 st.writes,     st.bytes_written,        st.reads,
@@ -234,36 +258,65 @@ static PyObject *map_stat(PyObject *self, PyObject *none)
     return result;
 }
 
+/* What a buffer of a map belongs to. An array keeps it, also if it gives the buffer back: numpy.ndarray(buffer=memoryview(m)). */
+typedef struct {
+    PyObject ob_base;
+    Map *map;
+} Lease;
+
+const int lease_bytes = sizeof(Lease);
+
+static void lease_free(PyObject *self)
+{
+    Map *m = ((Lease *)self)->map;
+    m->exports--;
+    Py_DECREF((PyObject *)m);
+    free_object(self);
+}
+
+PyType_Slot lease_slots[] = {{Py_tp_dealloc, SLOT(lease_free)}, {0, NULL}};
+
 static int map_lend(PyObject *self, Py_buffer *view, int flags)
 {
     Map *m = (Map *)self;
+    view->obj = NULL;
     if (!m->plain_stores) {
-        view->obj = NULL;
         PyErr_SetString(PyExc_BufferError,
                         "the bytes of this map are read by m[a:b] or m.read_into(): only a map "
                         "with plain_stores=True has a buffer");
         return -1;
     }
-    const Py_ssize_t size = map_size(self);
-    if (size < 0 || PyBuffer_FillInfo(view, self, m->at, size, m->readonly, flags) < 0) {
-        view->obj = NULL;
+    /* So numpy.ndarray() asks. It gives the buffer back, and keeps the address and the map: close() would not know. */
+    if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS && !(flags & PyBUF_FORMAT)) {
+        PyErr_SetString(PyExc_BufferError,
+                        "numpy.ndarray(buffer=) takes memoryview(m), not the map m itself");
         return -1;
     }
+    const Py_ssize_t size = map_size(self);
+    Lease *lease = size < 0 ? NULL : PyObject_New(Lease, lease_type);
+    if (!lease)
+        return -1;
+    lease->map = (Map *)Py_NewRef(self);
     m->exports++;
-    m->lent = true;
-    return 0;
+    const int r =
+        PyBuffer_FillInfo(view, (PyObject *)lease, m->at, size, m->readonly, flags); /* keeps it */
+    Py_DECREF((PyObject *)lease);
+    if (r == 0 && m->reach < size)
+        m->reach = size;
+    return r;
 }
 
+/* Does nothing, as a lease ends by itself. Without this function, numpy.frombuffer(m) would keep the address without the buffer. */
 static void map_take_back(PyObject *self, Py_buffer *view)
 {
+    (void)self;
     (void)view;
-    ((Map *)self)->exports--;
 }
 
-/* If Python may have the address of a mapping that is gone, puts private pages of zeros there, until the map is freed. */
+/* In a child of fork: if Python may have the address of the mapping, puts private pages of zeros there, until the map is freed. */
 static void stand_in(Map *m, char *at)
 {
-    if (m->lent &&
+    if (m->exports &&
         mmap(at, m->room, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == at)
         m->pages = at;
@@ -298,15 +351,15 @@ static PyObject *unmap(Map *m, int mode)
                                  : "the map cannot be closed while a memoryview or array uses it");
         return NULL;
     }
+    if (!(mode & ATO_UNMAP_DISCARD) && map_is_cut(m))
+        return NULL;
     char *const at = m->at;
     m->at = NULL; /* for other threads it is closed */
     WAITING(none, r = ato_munmap(at, m->length, mode));
-    PyObject *result = r < 0 ? fail(errno) : Py_NewRef(Py_None);
     m->at = at;
-    if (r == 0 || ato_size(at) < 0) { /* else it is still mapped */
-        stand_in(m, at);
+    PyObject *result = r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
+    if (r == 0 || ato_size(at) < 0) /* else it is still mapped */
         forget(m);
-    }
     return result;
 }
 
@@ -336,6 +389,9 @@ static void map_free(PyObject *self)
     Map *m = (Map *)self;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
+    if (m->at && !m->plain_stores && m->forks == forks && m->path &&
+        PyErr_ResourceWarning(NULL, 1, "the map of %R was not closed", m->path) < 0)
+        PyErr_WriteUnraisable(m->path);
     PyObject *result = unmap(m, ATO_UNMAP_SPATIAL | (m->plain_stores ? ATO_UNMAP_DISCARD : 0));
     if (!result)
         PyErr_WriteUnraisable(m->path);
@@ -353,6 +409,21 @@ static PyObject *map_closed(PyObject *self, void *none)
 {
     (void)none;
     return PyBool_FromLong(!((Map *)self)->at);
+}
+
+static PyObject *map_path(PyObject *self, void *none)
+{
+    (void)none;
+    return Py_NewRef(((Map *)self)->path);
+}
+
+static PyObject *map_repr(PyObject *self)
+{
+    Map *m = (Map *)self;
+    const off_t size = m->at && m->forks == forks ? ato_size(m->at) : -1;
+    return size < 0 ? PyUnicode_FromFormat("<ato.Map %R, closed>", m->path)
+                    : PyUnicode_FromFormat("<ato.Map %R, %lld bytes%s>", m->path, (long long)size,
+                                           m->plain_stores ? ", plain_stores=True" : "");
 }
 
 bool map_has_stores_at(const void *at)
@@ -417,7 +488,7 @@ PyObject *map_open(PyObject *module, PyObject *args)
             WAITING(none, at = ato_mmap_opt(m->length, fd, 0, &o));
         }
         if (at == MAP_FAILED) {
-            fail(errno);
+            fail(m, errno);
             break;
         }
         m->at = at;
@@ -504,7 +575,8 @@ static PyMethodDef map_methods[] = {
      "With keep_reflection=True that takes no time, and the file is not ordinary:\n"
      "it has to be mapped again. Of a map with plain stores, commit what was\n"
      "stored, or with discard=True forget it. Raises BufferError while a\n"
-     "memoryview or array of the map, or a call in another thread, is alive.\n"
+     "memoryview or array of the map, or a call in another thread, is alive,\n"
+     "and Error (EBUSY) while a transaction or snapshot is open.\n"
      "A closed map may be closed again; other calls raise ValueError."},
     {"__enter__", itself, METH_NOARGS, ENTER_DOC},
     {"__exit__", map_exit, METH_VARARGS,
@@ -513,6 +585,7 @@ static PyMethodDef map_methods[] = {
 
 static PyGetSetDef map_properties[] = {
     {"closed", map_closed, NULL, "Whether the map is closed.", NULL},
+    {"path", map_path, NULL, "The file, as map() was given it.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 PyType_Slot map_slots[] = {
@@ -523,6 +596,7 @@ PyType_Slot map_slots[] = {
     {Py_tp_methods, map_methods},
     {Py_tp_getset, map_properties},
     {Py_tp_dealloc, SLOT(map_free)},
+    {Py_tp_repr, SLOT(map_repr)},
     {Py_mp_length, SLOT(map_size)},
     {Py_mp_subscript, SLOT(map_get)},
     {Py_mp_ass_subscript, SLOT(map_set)},

@@ -3,15 +3,62 @@
 #include "module.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *map_type, *transaction_type, *snapshot_type, *stat_type;
+PyTypeObject *map_type, *lease_type, *transaction_type, *snapshot_type, *stat_type;
 PyObject *error_class, *denied_class, *refused_class, *stale_class, *timed_out_class;
 unsigned forks;
 
-PyObject *fail(int number)
+/* The library names a mapping by an address, which Python does not have: here it is a file and an offset. */
+static PyObject *with_names(const Map *m, const char *said)
 {
-    PyObject *class = error_class, *sentence = PyUnicode_DecodeFSDefault(ato_errormsg()), *e;
+    static const char mapping[] = "the mapping at ";
+    const char *number = strstr(said, "0x");
+    char *rest;
+    const uintptr_t at = number ? strtoull(number, &rest, 16) : 0, base = m ? (uintptr_t)m->at : 0;
+    if (!base || at < base || at - base > m->room)
+        return PyUnicode_DecodeFSDefault(said);
+    if (number == said + 1 && said[0] == '[' && strncmp(rest, ", +", 3) == 0)
+        return PyUnicode_FromFormat("%S: %llu bytes at %zu are not within the file", m->path,
+                                    strtoull(rest + 3, NULL, 10), (size_t)(at - base));
+    if (number < said + strlen(mapping) ||
+        strncmp(number - strlen(mapping), mapping, strlen(mapping)) != 0)
+        return PyUnicode_DecodeFSDefault(said);
+    PyObject *before =
+        PyUnicode_DecodeFSDefaultAndSize(said, number - said - (Py_ssize_t)strlen(mapping));
+    PyObject *after = PyUnicode_DecodeFSDefault(rest);
+    PyObject *sentence =
+        before && after ? PyUnicode_FromFormat("%U%S%U", before, m->path, after) : NULL;
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+    return sentence;
+}
+
+static PyObject *in_python_words(const Map *m, const char *said)
+{
+    static const char *const words[][2] = {
+        {"with ATO_TX_READ_COMMITTED", "with read_committed=True"},
+        {"ATO_PLAIN_STORES", "plain_stores=True"},
+        {"ATO_PREFER_FILE", "prefer='file'"},
+        {"ATO_PREFER_REFLECTION", "prefer='reflection'"},
+        {"ato_msync()", "sync()"},
+        {"ato_plain_discard()", "discard()"},
+    };
+    PyObject *sentence = with_names(m, said);
+    for (size_t i = 0; sentence && i < sizeof(words) / sizeof(*words); i++) {
+        if (!strstr(said, words[i][0]))
+            continue;
+        PyObject *new = PyObject_CallMethod(sentence, "replace", "ss", words[i][0], words[i][1]);
+        Py_DECREF(sentence);
+        sentence = new;
+    }
+    return sentence;
+}
+
+PyObject *fail(const Map *m, int number)
+{
+    PyObject *class = error_class, *sentence = in_python_words(m, ato_errormsg()), *e;
     switch (number) {
     case EACCES:
     case EPERM:
@@ -102,6 +149,7 @@ static int set_up(PyObject *module)
                            "ETIMEDOUT: others held a page for too long; try again.")) &&
            (transaction_type =
                 make_type(module, "ato.Transaction", transaction_bytes, transaction_slots)) &&
+           (lease_type = make_type(module, "ato._Lease", lease_bytes, lease_slots)) &&
            (snapshot_type = make_type(module, "ato.Snapshot", snapshot_bytes, snapshot_slots)) &&
            (stat_type = PyStructSequence_NewType(&stat_desc)) &&
            PyModule_AddObjectRef(module, "Stat", (PyObject *)stat_type) == 0 &&

@@ -7,8 +7,7 @@
  * for a disk. `calls` counts the calls that are under way on a map: close() is refused while another thread is in one.
  *
  * fork. The library takes all mappings from the child. `forks` tells there that a map is the parent's. Python may still have the address of
- * a map with plain stores (a memoryview, an array), so the child gets private pages in its place. So does a map that is closed while numpy
- * has no more than its address.
+ * a map with plain stores (a memoryview, an array), so the child gets private pages in its place.
  */
 #ifndef ATO_PYTHON_MODULE_H
 #define ATO_PYTHON_MODULE_H
@@ -29,15 +28,15 @@ typedef struct map {
     unsigned forks;
     Py_ssize_t calls, exports;
     bool plain_stores, readonly;
-    /* Python may have the address, also without an export: numpy.ndarray(buffer=m) gives that back at once. */
-    bool lent;
-    char *pages; /* private ones in its place, where it is not mapped any more; NULL: none */
+    Py_ssize_t
+        reach; /* the end of the longest export since the last commit, or before it if that is alive */
+    char *pages; /* in a child of fork: private ones in its place; NULL: none */
     PyObject *path;
     int fd;           /* with plain stores: for a child of fork; else -1 */
     struct map *next; /* of those with plain stores */
 } Map;
 
-extern PyTypeObject *map_type, *transaction_type, *snapshot_type, *stat_type;
+extern PyTypeObject *map_type, *lease_type, *transaction_type, *snapshot_type, *stat_type;
 /* Exceptions. */
 extern PyObject *error_class, *denied_class, *refused_class, *stale_class, *timed_out_class;
 extern unsigned forks; /* how many lead from the process that loaded the module to this one */
@@ -56,8 +55,8 @@ extern unsigned forks; /* how many lead from the process that loaded the module 
 
 /* ---- module.c ---- */
 
-/* Sets the exception for that errno, with the library's sentence. Returns NULL. */
-PyObject *fail(int number);
+/* Sets the exception for that errno, with the library's sentence about this map, in Python's words. Returns NULL. */
+PyObject *fail(const Map *m, int number);
 PyObject *itself(PyObject *self, PyObject *none);
 void free_object(PyObject *self);
 
@@ -97,9 +96,9 @@ PyObject *map_transaction(PyObject *self, PyObject *args, PyObject *names);
 PyObject *map_run(PyObject *self, PyObject *args, PyObject *names);
 PyObject *map_snapshot(PyObject *self, PyObject *none);
 
-extern PyType_Slot map_slots[], transaction_slots[], snapshot_slots[];
+extern PyType_Slot map_slots[], lease_slots[], transaction_slots[], snapshot_slots[];
 extern PyStructSequence_Desc stat_desc;
-extern const int transaction_bytes, snapshot_bytes;
+extern const int lease_bytes, transaction_bytes, snapshot_bytes;
 
 /* ---- tables of methods ---- */
 

@@ -25,7 +25,7 @@ PyObject *map_snapshot(PyObject *self, PyObject *none)
     WAITING(m->calls, snapshot = ato_snapshot_begin(m->at);
             if (snapshot) size = ato_snapshot_seek(snapshot, 0, SEEK_END));
     if (!snapshot)
-        return fail(errno);
+        return fail(m, errno);
     Snapshot *s = PyObject_New(Snapshot, snapshot_type);
     if (!s) {
         ato_snapshot_end(snapshot);
@@ -59,7 +59,7 @@ static bool snapshot_read(PyObject *self, void *dst, Py_ssize_t at, Py_ssize_t n
     if (got >= 0)
         PyErr_SetString(PyExc_RuntimeError, "the snapshot is shorter than it was");
     else
-        fail(errno);
+        fail(s->map, errno);
     return false;
 }
 

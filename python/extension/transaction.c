@@ -11,6 +11,7 @@ typedef struct {
     Map *map;
     ato_tx *tx; /* NULL: over */
     bool busy;  /* a thread is in a call on it */
+    bool is_of_run, resized;
 } Transaction;
 
 const int transaction_bytes = sizeof(Transaction);
@@ -27,6 +28,15 @@ static bool is_open(const Transaction *t)
     else
         PyErr_SetString(PyExc_ValueError, "the transaction is over");
     return false;
+}
+
+/* Whether the caller may end it: run() ends its own. False with an exception. */
+static bool is_callers(const Transaction *t)
+{
+    if (t->is_of_run)
+        PyErr_SetString(PyExc_RuntimeError, "run() ends this transaction itself: return to commit "
+                                            "it, raise an exception to abort it");
+    return !t->is_of_run;
 }
 
 static Transaction *transaction_new(Map *m, ato_tx *tx)
@@ -74,7 +84,7 @@ PyObject *map_transaction(PyObject *self, PyObject *args, PyObject *names)
         return NULL;
     WAITING(m->calls, tx = ato_tx_begin_opt(&o));
     if (!tx)
-        return fail(errno);
+        return fail(m, errno);
     Transaction *t = transaction_new(m, tx);
     if (!t)
         ato_tx_abort(tx);
@@ -92,7 +102,7 @@ static int transaction_end(Transaction *t, bool commits)
     if (commits) {
         WAITING(t->map->calls, r = ato_tx_commit(tx));
         if (r < 0)
-            fail(errno);
+            fail(t->map, errno);
     }
     if (!commits || r < 0)
         WAITING(t->map->calls, (void)ato_tx_abort(tx));
@@ -107,10 +117,17 @@ static void transaction_free(PyObject *self)
     free_object(self);
 }
 
+static PyObject *transaction_enter(PyObject *self, PyObject *none)
+{
+    return is_callers((Transaction *)self) ? itself(self, none) : NULL;
+}
+
 static PyObject *transaction_exit(PyObject *self, PyObject *args)
 {
     Transaction *t = (Transaction *)self;
     const bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+    if (!is_callers(t))
+        return NULL;
     /* In a child of fork nothing can be committed, and an exception is the one to be seen. */
     if (t->tx && (!failed || t->busy) && !is_open(t))
         return NULL;
@@ -121,7 +138,7 @@ static PyObject *transaction_abort(PyObject *self, PyObject *none)
 {
     Transaction *t = (Transaction *)self;
     (void)none;
-    if (!is_open(t))
+    if (!is_callers(t) || !is_open(t))
         return NULL;
     return transaction_end(t, false) < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -142,40 +159,44 @@ static Py_ssize_t transaction_size(PyObject *self)
         return -1;
     IN_TRANSACTION(t, size = ato_tx_size(t->tx, t->map->at));
     if (size < 0)
-        fail(errno);
+        fail(t->map, errno);
     return (size_t)size < t->map->room || size < 0 ? size : (Py_ssize_t)t->map->room;
 }
 
-static bool is_given(PyObject *bound)
+/* Whether a bound is a number of a byte that the file has, whatever its size. */
+static bool is_within(PyObject *bound, off_t size)
 {
     if (bound == Py_None)
         return false;
     const Py_ssize_t n = PyNumber_AsSsize_t(bound, NULL);
     if (n == -1 && PyErr_Occurred())
         PyErr_Clear(); /* range_take() says it */
-    return n >= 0;
+    return n >= 0 && n <= size;
 }
 
-/* The size that limits a slice or index. The file's size itself is read only if they need it: then a change of it by others would have the
- * transaction refused. -1 with an exception. */
+/* The size that limits a slice or index. The transaction reads the file's size only if they need it: then a change of it by others would
+ * have it refused. -1 with an exception. */
 static Py_ssize_t transaction_limit(PyObject *self, PyObject *key)
 {
     bool given;
+    off_t size;
     Transaction *t = (Transaction *)self;
+    if (!is_open(t))
+        return -1;
+    size = ato_size(t->map->at);
     if (PySlice_Check(key)) {
         PyObject *start = PyObject_GetAttrString(key, "start");
         PyObject *stop = PyObject_GetAttrString(key, "stop");
-        given = start && stop && (start == Py_None || is_given(start)) && is_given(stop);
+        given =
+            start && stop && (start == Py_None || is_within(start, size)) && is_within(stop, size);
         Py_XDECREF(start);
         Py_XDECREF(stop);
     } else {
-        given = is_given(key);
+        given = is_within(key, size - 1);
     }
-    if (!given)
+    if (!given || t->resized)
         return transaction_size(self);
-    if (!is_open(t))
-        return -1;
-    return (Py_ssize_t)t->map->room;
+    return is_open(t) ? (Py_ssize_t)t->map->room : -1;
 }
 
 static bool transaction_read(PyObject *self, void *dst, Py_ssize_t at, Py_ssize_t n)
@@ -185,7 +206,7 @@ static bool transaction_read(PyObject *self, void *dst, Py_ssize_t at, Py_ssize_
     if (!is_open(t))
         return false;
     IN_TRANSACTION(t, got = ato_tx_memcpy(t->tx, dst, t->map->at + at, (size_t)n, 0));
-    return got || fail(errno);
+    return got || fail(t->map, errno);
 }
 
 static bool transaction_write(PyObject *self, Py_ssize_t at, const void *src, Py_ssize_t n)
@@ -195,7 +216,7 @@ static bool transaction_write(PyObject *self, Py_ssize_t at, const void *src, Py
     if (!is_open(t))
         return false;
     IN_TRANSACTION(t, got = ato_tx_memcpy(t->tx, t->map->at + at, src, (size_t)n, 0));
-    return got || fail(errno);
+    return got || fail(t->map, errno);
 }
 
 static PyObject *transaction_get(PyObject *self, PyObject *key)
@@ -221,7 +242,8 @@ static PyObject *transaction_resize(PyObject *self, PyObject *arg)
     if ((size == -1 && PyErr_Occurred()) || !is_open(t))
         return NULL;
     IN_TRANSACTION(t, r = ato_tx_ftruncate(t->tx, t->map->at, size));
-    return r < 0 ? fail(errno) : Py_NewRef(Py_None);
+    t->resized = true;
+    return r < 0 ? fail(t->map, errno) : Py_NewRef(Py_None);
 }
 
 /* ---- Map.run() ---- */
@@ -246,6 +268,7 @@ static int run_once(ato_tx *tx, void *arg)
         Py_CLEAR(run->trace);
         Transaction *t = transaction_new(run->map, tx);
         if (t) {
+            t->is_of_run = true;
             run->result = PyObject_CallFunctionObjArgs(run->fn, t, NULL);
             t->tx = NULL;
             while (t->busy) /* another thread to which fn gave it is in its last call */
@@ -284,7 +307,7 @@ PyObject *map_run(PyObject *self, PyObject *args, PyObject *names)
     Py_CLEAR(run.type);
     Py_CLEAR(run.value);
     Py_CLEAR(run.trace);
-    return fail(number);
+    return fail(run.map, number);
 }
 
 static PyMethodDef transaction_methods[] = {
@@ -293,8 +316,9 @@ static PyMethodDef transaction_methods[] = {
      "resize($self, size, /)\n--\n\n"
      "Make the file `size` bytes long; others see that when the transaction commits."},
     {"abort", transaction_abort, METH_NOARGS,
-     "abort($self, /)\n--\n\nEnd the transaction without any effect."},
-    {"__enter__", itself, METH_NOARGS, ENTER_DOC},
+     "abort($self, /)\n--\n\nEnd the transaction without any effect. In run() raise an exception "
+     "instead."},
+    {"__enter__", transaction_enter, METH_NOARGS, ENTER_DOC},
     {"__exit__", transaction_exit, METH_VARARGS,
      EXIT_DOC "Commit, durably; after an exception abort."},
     {NULL, NULL, 0, NULL}};
@@ -302,8 +326,8 @@ static PyMethodDef transaction_methods[] = {
 PyType_Slot transaction_slots[] = {
     {Py_tp_doc, "A transaction, made by Map.transaction() or Map.run().\n\n"
                 "tx[a:b] and len(tx) see its own writes; others see them when it has\n"
-                "committed. A bound that is left out, or negative, and len(tx) read the\n"
-                "file's size: if others change it meanwhile, the transaction is refused."},
+                "committed. A bound that is left out, negative or behind the end, and len(tx)\n"
+                "read the file's size: if others change it meanwhile, the transaction is refused."},
     {Py_tp_methods, transaction_methods},
     {Py_tp_dealloc, SLOT(transaction_free)},
     {Py_mp_length, SLOT(transaction_size)},

@@ -77,6 +77,10 @@ def test_wrong_arguments_change_nothing(path: str) -> None:
     for arguments in [{'size': -1}, {'max_size': -1}, {'readonly': True, 'size': 1}, {'domain': 'x'}, {'prefer': 'x'}]:
         with pytest.raises(ValueError):
             ato.map(path, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match='size is'):
+        ato.map(path, 'a')  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="domain is one of 'auto', 'pmem'"):
+        ato.map(path, domain='x')  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         ato.map(path + '-none')
 
@@ -116,9 +120,14 @@ def test_what_one_map_writes_others_see(path: str) -> None:
         assert other[0:3] == reader[0:3] == b'abc'
         with pytest.raises(ato.Denied) as e:
             reader[0] = 1
-        assert isinstance(e.value, PermissionError) and e.value.errno == errno.EACCES and e.value.strerror
+        assert isinstance(e.value, PermissionError) and e.value.errno == errno.EACCES
+        assert e.value.strerror == path + ' is for reading only'
+        with pytest.raises(ato.Denied):
+            reader.run(lambda tx: tx.__setitem__(0, 1), read_committed=True)
         m.resize(200)
         assert len(other) == len(reader) == 200
+    with ato.map(path, readonly=True) as reader, pytest.raises(ato.Error, match='with read_committed=True'):
+        reader.run(lambda tx: tx[0])
 
 
 def test_the_state_of_a_file(path: str) -> None:
@@ -175,7 +184,7 @@ def test_a_closed_map_refuses_each_call(path: str) -> None:
     tx = m.transaction()
     m.close()
     m.close()
-    assert m.closed
+    assert m.closed and m.path == path and repr(m) == f'<ato.Map {path!r}, closed>'
     for call in calls(m):
         with pytest.raises(ValueError, match='closed'):
             call()
@@ -259,7 +268,8 @@ def test_maps_that_nobody_closes_are_closed(path: str) -> None:
     m[0:5] = b'hello'
     tx: Any = m.transaction()
     snapshot: Any = m.snapshot()
-    del m, tx, snapshot
+    with pytest.warns(ResourceWarning, match='data'):
+        del m, tx, snapshot
     assert content(path)[:5] == b'hello'
     assert os.listdir(os.path.join(os.path.dirname(path), '.ato')) == ['README']  # no reflection
 
@@ -329,9 +339,16 @@ def test_a_transaction_is_one_step(path: str) -> None:
         for call in over:
             with pytest.raises(ValueError, match='over'):
                 call()
-        with pytest.raises(ato.Error) as e, m.transaction() as tx:
-            tx[20000:20003] = b'abc'  # behind the end
-        assert e.value.errno == errno.EFAULT
+        with m.transaction() as tx:  # behind the end, as in a map
+            assert tx[19990 : 1 << 29] == m[19990:] and tx[20000:20001] == b''
+            with pytest.raises(ValueError):
+                tx[20000:20003] = b'abc'
+            tx.resize(10)
+            assert tx[5:30] == m[5:10]
+            for number in (10, 1 << 40):
+                with pytest.raises(IndexError):
+                    tx[number]
+            tx.abort()
 
 
 def test_only_bounds_from_the_end_read_the_size(path: str) -> None:
@@ -367,6 +384,18 @@ def test_a_refused_transaction_runs_again(path: str) -> None:
         assert len(runs) == 3 and m[5000] == 21
         with pytest.raises(ValueError, match='over'):
             runs[-1][0] = 1
+
+
+def test_run_ends_its_transaction_itself(path: str) -> None:
+    def enters(tx: ato.Transaction) -> None:
+        with tx:
+            tx[0] = 5
+
+    with ato.map(path, 100) as m:
+        for fn in (enters, lambda tx: tx.abort(), lambda tx: tx.__exit__(None, None, None)):
+            with pytest.raises(RuntimeError, match='run'):
+                m.run(fn)
+        assert m[0] == 0
 
 
 def test_what_the_function_raises_ends_it(path: str) -> None:

@@ -59,6 +59,7 @@ def test_wrong_arguments(path: str) -> None:
         f.write(bytes(10))
     wrong: list[dict[str, Any]] = [
         {'mode': 'c'},
+        {'mode': 'copyonwrite'},
         {'mode': 'w+'},
         {'dtype': 'i8'},
         {'offset': 11},
@@ -70,6 +71,8 @@ def test_wrong_arguments(path: str) -> None:
     for arguments in wrong:
         with pytest.raises(ValueError):
             ato.memmap(path, **arguments)
+    with open(path, 'rb') as f, pytest.raises(TypeError, match='path'):
+        ato.memmap(f)  # type: ignore[arg-type]
     assert content(path) == bytes(10)
 
 
@@ -132,17 +135,46 @@ def test_an_array_outlives_all_that_may_be_deleted(path: str) -> None:
     assert view[0] == 7
 
 
-def test_an_array_that_keeps_only_the_address(path: str, child: Fork) -> None:
+def test_no_array_is_left_without_its_map(path: str, child: Fork) -> None:
     m = ato.map(path, 10000, plain_stores=True)
-    memoryview(m)[5] = 3
-    m.sync()
     lender: Any = m
-    array: Any = numpy.ndarray((10000,), 'u1', buffer=lender)  # numpy gives the buffer back, and keeps m
-    child(lambda: None if array[5] == 3 else pytest.fail('it sees something else'))
+    with pytest.raises(BufferError, match='memoryview'):  # it would keep the address alone
+        numpy.ndarray((10000,), 'u1', buffer=lender)
+    arrays: list[Callable[[], Any]] = [
+        lambda: numpy.ndarray((10000,), 'u1', buffer=memoryview(m)),
+        lambda: numpy.frombuffer(lender, 'u1'),
+        lambda: numpy.asarray(lender),
+    ]
+    for make in arrays:
+        array = make()
+        array[5] = 3
+        with pytest.raises(BufferError):
+            m.close()
+        m.sync()
+        child(lambda: None if array[5] == 3 else pytest.fail('it sees something else'))
+        array = None
     m.close()
     assert content(path)[5] == 3
-    array[9999] = 1  # in memory that belongs to nobody
-    assert array[5] == 0
+
+
+def test_stores_behind_an_end_that_moved_are_not_lost_silently(path: str) -> None:
+    a = ato.memmap(path, dtype='i4', mode='w+', shape=[100, 10])
+    a.flush()
+    b = ato.memmap(filename=path, dtype='i4', mode='write', shape=10)
+    a[0, 0] = a[50, 0] = 5
+    for _ in range(2):
+        with pytest.raises(ato.Stale, match='behind the end'):
+            a.flush()
+    assert b[0] == 0
+    b[1] = 7
+    b.flush()
+    with pytest.raises(ato.Stale), ato.map(path, 10000, plain_stores=True) as m:
+        with memoryview(m) as view:
+            view[9999] = 1
+        with ato.map(path) as other:
+            other.resize(40)
+    del a, b, m
+    assert list(numpy.fromfile(path, 'i4')[:2]) == [0, 7]
 
 
 def test_threads_store_while_another_flushes(path: str) -> None:
@@ -218,11 +250,11 @@ def test_the_package_needs_no_numpy() -> None:
 import sys
 sys.modules['numpy'] = None
 import ato
-ato.map
+assert 'map' in dir(ato) and 'memmap' not in dir(ato)
 try:
     ato.memmap
-except ImportError:
-    pass
+except ImportError as e:
+    assert "extra 'numpy'" in str(e)
 else:
     raise AssertionError
 """
