@@ -6,7 +6,7 @@
 // of making the bytes durable. How far "durable" reaches depends on the medium: on persistent memory and disks it survives a power cut, on
 // a tmpfs a kill. Several processes may use a file at once, and any number of goroutines.
 //
-//	m, err := ato.Open("data", &ato.Options{Size: 1 << 20})
+//	m, err := ato.Open("data", &ato.Options{Size: 1 << 20}) // without a Size a missing file is an error
 //	...
 //	_, err = m.WriteAt(record, 4090)            // atomic and durable
 //	_, err = m.ReadAt(record, 4090)             // of one moment: never half of a write
@@ -39,7 +39,9 @@ import "C"
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 )
@@ -69,15 +71,36 @@ func call(f func() C.int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if r := f(); r < 0 {
-		return &Error{syscall.Errno(-r), C.GoString(C.ato_errormsg())}
+		return &Error{syscall.Errno(-r), words.Replace(C.GoString(C.ato_errormsg()))}
 	}
 	return nil
 }
 
-func outside(off int64, n int, length uintptr) error {
-	return &Error{syscall.EFAULT, fmt.Sprintf(
-		"%d bytes at %d do not lie within the %d bytes that the file may grow to", n, off, length)}
+// What the library's sentences call otherwise.
+var words = strings.NewReplacer("ATO_TX_READ_COMMITTED", "TxOptions.ReadCommitted",
+	"ATO_PREFER_FILE", "PreferFile", "ATO_PREFER_REFLECTION", "PreferReflection")
+
+var address = regexp.MustCompile("the mapping at 0x[0-9a-f]+")
+
+// explain names the file and offsets, in place of addresses.
+func (m *Map) explain(err error, off int64, n int) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	if e.Errno == syscall.EFAULT {
+		return m.outside(off, n)
+	}
+	return &Error{e.Errno, address.ReplaceAllLiteralString(e.Sentence, m.name)}
 }
 
-// address returns that of the first byte of p, which is not empty.
-func address(p []byte) unsafe.Pointer { return unsafe.Pointer(&p[0]) }
+func (m *Map) outside(off int64, n int) error {
+	what := "a range is"
+	if n > 0 {
+		what = fmt.Sprintf("%d bytes at %d are", n, off)
+	}
+	return &Error{syscall.EFAULT, m.name + ": " + what + " not within the file"}
+}
+
+// first returns the address of the first byte of p, which is not empty.
+func first(p []byte) unsafe.Pointer { return unsafe.Pointer(&p[0]) }

@@ -131,11 +131,25 @@ func TestErrorsCarryTheNumberAndTheSentence(t *testing.T) {
 	_, err := open(t, name, &Options{ReadOnly: true}).WriteAt([]byte("x"), 0)
 	wants(t, err, syscall.EACCES)
 	wants(t, err, os.ErrPermission)
-	if len(err.Error()) < 10 {
+	if err.Error() != name+" is for reading only" {
 		t.Fatal(err)
 	}
-	_, err = Open(filepath.Join(t.TempDir(), "no/such"), nil)
-	wants(t, err, os.ErrNotExist)
+	m := open(t, name, nil)
+	_, err = m.WriteAt([]byte("xy"), 4095)
+	if want := name + ": 2 bytes at 4095 are not within the file"; err == nil || err.Error() != want {
+		t.Fatalf("%v, not %s", err, want)
+	}
+	for _, o := range []*Options{nil, {MaxSize: 4096}, {ReadOnly: true}} {
+		missing := filepath.Join(t.TempDir(), "typo")
+		_, err = Open(missing, o)
+		wants(t, err, os.ErrNotExist)
+		_, err = os.Stat(missing)
+		wants(t, err, os.ErrNotExist)
+	}
+	for _, o := range []Options{{ReflectionDir: "/tmp\x00b"}, {LogDir: "\x00"}, {Size: -1}, {MaxSize: -1}} {
+		_, err = Open(name, &o)
+		wants(t, err, syscall.EINVAL)
+	}
 	folder, err := os.Open(t.TempDir())
 	must(t, err)
 	defer folder.Close()
@@ -199,6 +213,7 @@ func TestAfterCloseEachCallIsAnErrorAndNoCrash(t *testing.T) {
 	_, err = m.Snapshot()
 	wants(t, err, os.ErrClosed)
 	wants(t, m.WriteRanges(Range{0, []byte("x")}), os.ErrClosed)
+	wants(t, m.WriteRanges(), os.ErrClosed)
 	wants(t, m.Sync(), os.ErrClosed)
 	wants(t, m.Truncate(1), os.ErrClosed)
 	wants(t, m.Deploy(0, 1), os.ErrClosed)
@@ -226,6 +241,50 @@ func TestCloseWhileOthersCallIsNoCrash(t *testing.T) {
 	wait.Wait()
 }
 
+func TestATransactionGoesOnWhileCloseWaitsForOthers(t *testing.T) {
+	m := open(t, filepath.Join(t.TempDir(), "data"), &Options{Size: 4096})
+	until := func(is func() bool) {
+		for done := false; !done; time.Sleep(time.Millisecond) {
+			m.mu.Lock()
+			done = is()
+			m.mu.Unlock()
+		}
+	}
+	written, closed := make(chan error), make(chan error)
+	must(t, Update(background, nil, func(tx *Tx) error {
+		must(t, tx.Write(m, []byte("tx"), 0))
+		go func() {
+			_, err := m.WriteAt([]byte("w"), 0)
+			written <- err
+		}()
+		until(func() bool { return m.calls == 1 })
+		go func() { closed <- m.Close() }()
+		until(func() bool { return m.closing })
+		_, err := m.WriteAt([]byte("late"), 100)
+		wants(t, err, os.ErrClosed)
+		return tx.Write(m, []byte("more"), 1)
+	}))
+	must(t, <-written)
+	if err := <-closed; err != nil {
+		wants(t, err, syscall.EBUSY)
+	}
+}
+
+func TestATransactionKeepsItsMaps(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "data")
+	must(t, Update(background, nil, func(tx *Tx) error {
+		m, err := Open(name, &Options{Size: 4096})
+		must(t, err)
+		must(t, tx.Write(m, []byte("kept"), 0))
+		for i := 0; i < 5; i++ {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	}))
+	isClosed(t, name)
+}
+
 func TestAMapThatIsNotReachableIsClosed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "data")
 	func() {
@@ -235,6 +294,11 @@ func TestAMapThatIsNotReachableIsClosed(t *testing.T) {
 		_, err = m.Snapshot() // keeps it open until it is collected, too
 		must(t, err)
 	}()
+	isClosed(t, name)
+}
+
+func isClosed(t *testing.T, name string) {
+	t.Helper()
 	for i := 0; ; i++ {
 		runtime.GC()
 		if p, err := os.ReadFile(name); err == nil && string(p[:4]) == "kept" {

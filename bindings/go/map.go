@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -48,7 +49,7 @@ const (
 
 // Options say how a file is mapped. Zero is each one's default, or what the environment says (ato_mmap_opt(3)).
 type Options struct {
-	Size     int64 // a file that is shorter gets this size in bytes
+	Size     int64 // a file that is missing is made, and one that is shorter gets this size in bytes
 	MaxSize  int64 // what the file may grow to: 1 GiB by default, or its size if that is more; takes address space only
 	ReadOnly bool  // open the file for reading only
 	// Close keeps the reflection: it and the next Open take no time, but other programs do not see what lies in it.
@@ -72,17 +73,24 @@ type Options struct {
 // A Map that is not reachable any more is closed by the garbage collector, some time later; one that is open when the process ends is
 // as after a kill: what was written is durable, and the file is mapped again or deployed before other programs see it.
 type Map struct {
-	mu     sync.RWMutex   // locked for reading during a call, for writing by Close
-	base   unsafe.Pointer // nil: closed
-	length uintptr        // of the addresses: what the file may grow to
+	name   string
+	length uintptr // of the addresses: what the file may grow to
 	mode   C.int
+
+	mu      sync.Mutex
+	base    unsafe.Pointer // nil: closed
+	calls   int            // under way
+	closing bool           // Close waits for them
+	idle    sync.Cond      // there are none, or Close has returned
 }
 
-// Open opens a file, makes it if it does not exist, and maps all of it. opts may be nil.
+// Open opens a file, and maps all of it. With a Size it makes one that does not exist. opts may be nil.
 func Open(name string, opts *Options) (*Map, error) {
-	flag := os.O_RDWR | os.O_CREATE
+	flag := os.O_RDWR
 	if opts != nil && opts.ReadOnly {
 		flag = os.O_RDONLY
+	} else if opts != nil && opts.Size > 0 {
+		flag |= os.O_CREATE
 	}
 	f, err := os.OpenFile(name, flag, 0o666)
 	if err != nil {
@@ -98,12 +106,16 @@ func New(f *os.File, opts *Options) (*Map, error) {
 	if opts != nil {
 		o = *opts
 	}
+	if o.Size < 0 || o.MaxSize < 0 || o.LogBytes < 0 || o.SnapshotBytes < 0 ||
+		strings.ContainsRune(o.ReflectionDir+o.LogDir, 0) {
+		return nil, &Error{syscall.EINVAL, f.Name() + ": a size is negative, or a folder's name has a zero byte"}
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	length := o.MaxSize
-	if length <= 0 {
+	if length == 0 {
 		length = 1 << 30
 	}
 	for _, least := range []int64{info.Size(), o.Size} {
@@ -138,7 +150,8 @@ func New(f *os.File, opts *Options) (*Map, error) {
 		raw.log_dir = C.CString(o.LogDir)
 		defer C.free(unsafe.Pointer(raw.log_dir))
 	}
-	m := &Map{length: uintptr(length), mode: C.ATO_UNMAP_SPATIAL}
+	m := &Map{name: f.Name(), length: uintptr(length), mode: C.ATO_UNMAP_SPATIAL}
+	m.idle.L = &m.mu
 	if o.KeepReflection {
 		m.mode = C.ATO_UNMAP_FAST
 	}
@@ -182,27 +195,57 @@ func milliseconds(t time.Duration) C.uint64_t {
 // use runs f with the address of n bytes at off, which lie in the mapping; whether the file is so long, the library checks. The Map is not
 // closed meanwhile.
 func (m *Map) use(off int64, n int, f func(at unsafe.Pointer) C.int) error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.base == nil {
-		return os.ErrClosed
+	if err := m.enter(false); err != nil {
+		return err
 	}
-	if off < 0 || uintptr(off) > m.length || uintptr(n) > m.length-uintptr(off) {
-		return outside(off, n, m.length)
+	defer m.leave()
+	if m.isOutside(off, n) {
+		return m.outside(off, n)
 	}
-	return call(func() C.int { return f(unsafe.Add(m.base, off)) })
+	return m.explain(call(func() C.int { return f(unsafe.Add(m.base, off)) }), off, n)
 }
 
-// Close unmaps the file, and makes it an ordinary one if no other process has it mapped. It waits for calls that are under way. EBUSY: a
-// snapshot, or a transaction that used the Map, is open; then so is the Map. After another error it is closed, and no byte is
-// lost: the next Open goes on. A second Close does nothing.
+func (m *Map) isOutside(off int64, n int) bool {
+	return off < 0 || uintptr(off) > m.length || uintptr(n) > m.length-uintptr(off)
+}
+
+// enter begins a call. While Close waits, transactions that have used the Map go on: others' calls may wait for their pages.
+func (m *Map) enter(used bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.base == nil || m.closing && !used {
+		return os.ErrClosed
+	}
+	m.calls++
+	return nil
+}
+
+func (m *Map) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls--; m.calls == 0 {
+		m.idle.Broadcast()
+	}
+}
+
+// Close unmaps the file, and makes it an ordinary one if no other process has it mapped. It waits for calls that are under way, and new
+// ones return os.ErrClosed. EBUSY: a snapshot, or a transaction that used the Map, is open; then so is the Map. After another error it
+// is closed, and no byte is lost: the next Open goes on. A second Close does nothing.
 func (m *Map) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for m.closing {
+		m.idle.Wait()
+	}
 	if m.base == nil {
 		return nil
 	}
-	err := call(func() C.int { return C.unmap(m.base, C.size_t(m.length), m.mode) })
+	for m.closing = true; m.calls > 0; {
+		m.idle.Wait()
+	}
+	err := m.explain(call(func() C.int { return C.unmap(m.base, C.size_t(m.length), m.mode) }), 0, 0)
+	m.closing = false
+	m.idle.Broadcast()
 	if e, ok := err.(*Error); ok && e.Errno == syscall.EBUSY {
 		return err
 	}
@@ -225,7 +268,7 @@ func (m *Map) ReadAt(p []byte, off int64) (int, error) {
 	}
 	if len(p) > 0 {
 		err = m.use(off, len(p), func(at unsafe.Pointer) C.int {
-			return C.copy(address(p), at, C.size_t(len(p)))
+			return C.copy(first(p), at, C.size_t(len(p)))
 		})
 	}
 	if err != nil {
@@ -243,7 +286,7 @@ func (m *Map) WriteAt(p []byte, off int64) (int, error) {
 		if len(p) == 0 {
 			return 0
 		}
-		return C.copy(at, address(p), C.size_t(len(p)))
+		return C.copy(at, first(p), C.size_t(len(p)))
 	}); err != nil {
 		return 0, err
 	}
@@ -261,12 +304,12 @@ func (m *Map) WriteRanges(ranges ...Range) error {
 	total := 0
 	for _, r := range ranges {
 		total += len(r.P)
-		if r.Off < 0 || uintptr(r.Off) > m.length || uintptr(len(r.P)) > m.length-uintptr(r.Off) {
-			return outside(r.Off, len(r.P), m.length)
+		if m.isOutside(r.Off, len(r.P)) {
+			return m.outside(r.Off, len(r.P))
 		}
 	}
 	if total == 0 {
-		return nil
+		return m.use(0, 0, func(unsafe.Pointer) C.int { return 0 })
 	}
 	// C memory: an array that C gets must not point to bytes of Go.
 	const each = C.size_t(unsafe.Sizeof(C.struct_ato_iovec{}))

@@ -56,7 +56,7 @@ func (s *Snapshot) ReadAt(p []byte, off int64) (int, error) {
 	}
 	var done C.ssize_t
 	if err := call(func() C.int {
-		return C.snapshot_read(s.handle, address(p), C.off_t(off), C.size_t(len(p)), &done)
+		return C.snapshot_read(s.handle, first(p), C.off_t(off), C.size_t(len(p)), &done)
 	}); err != nil {
 		return 0, err
 	}

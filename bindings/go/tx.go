@@ -24,6 +24,7 @@ type Tx struct {
 	mu      sync.Mutex
 	handle  C.uintptr_t // 0: it is over
 	refused bool
+	used    map[*Map]bool // what it cannot do without: they are neither closed nor collected meanwhile
 }
 
 // TxOptions say how a transaction is made. Zero is each one's default.
@@ -74,7 +75,7 @@ func attempt(ctx context.Context, raw *C.struct_ato_tx_options, fn func(tx *Tx) 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	tx := &Tx{}
+	tx := &Tx{used: map[*Map]bool{}}
 	if err := call(func() C.int { return C.tx_begin(&tx.handle, raw) }); err != nil {
 		return false, err
 	}
@@ -98,7 +99,7 @@ func (tx *Tx) end(commits bool) error {
 	})
 	if err == nil || !commits {
 		tx.mu.Lock()
-		tx.handle = 0
+		tx.handle, tx.used = 0, nil
 		tx.mu.Unlock()
 	}
 	return err
@@ -115,14 +116,21 @@ func (tx *Tx) do(f func() C.int) error {
 	return err
 }
 
-func (tx *Tx) use(m *Map, off int64, n int, f func(at unsafe.Pointer) C.int) (err error) {
-	if outer := m.use(off, n, func(at unsafe.Pointer) C.int {
-		err = tx.do(func() C.int { return f(at) })
-		return 0
-	}); outer != nil {
-		return outer
+func (tx *Tx) use(m *Map, off int64, n int, f func(at unsafe.Pointer) C.int) error {
+	tx.mu.Lock()
+	used := tx.used[m]
+	tx.mu.Unlock()
+	if err := m.enter(used); err != nil {
+		return err
 	}
-	return err
+	defer m.leave()
+	if m.isOutside(off, n) {
+		return m.outside(off, n)
+	}
+	return m.explain(tx.do(func() C.int {
+		tx.used[m] = true
+		return f(unsafe.Add(m.base, off))
+	}), off, n)
 }
 
 // Read reads all of p. It sees the transaction's own writes.
@@ -131,7 +139,7 @@ func (tx *Tx) Read(m *Map, p []byte, off int64) error {
 		if len(p) == 0 {
 			return 0
 		}
-		return C.tx_copy(tx.handle, address(p), at, C.size_t(len(p)))
+		return C.tx_copy(tx.handle, first(p), at, C.size_t(len(p)))
 	})
 }
 
@@ -141,7 +149,7 @@ func (tx *Tx) Write(m *Map, p []byte, off int64) error {
 		if len(p) == 0 {
 			return 0
 		}
-		return C.tx_copy(tx.handle, at, address(p), C.size_t(len(p)))
+		return C.tx_copy(tx.handle, at, first(p), C.size_t(len(p)))
 	})
 }
 
