@@ -142,7 +142,7 @@ def load(connection: _Connection) -> None:
     >>> db = sqlite3.connect('file:/dev/shm/doc-example.db?vfs=ato', uri=True)
     >>> with db:
     ...     _ = db.execute('CREATE TABLE t AS SELECT 1 AS x')  # durable, without a journal
-    >>> db.execute('PRAGMA ato_stat').fetchone() is not None
+    >>> db.execute('PRAGMA ato_stat').fetchone() is not None  # on a disk only once the database was written to twice
     True
     >>> db.close(); os.remove('/dev/shm/doc-example.db')
     """
@@ -152,7 +152,11 @@ def load(connection: _Connection) -> None:
             "this Python's sqlite3 was built without enable_load_extension(): run the program by "
             "'python -m ato sqlite', or use the package apsw"
         )
-    connection.enable_load_extension(True)
+    try:
+        connection.load_extension(path)  # where the caller has allowed it, it stays so
+        return
+    except Exception:
+        connection.enable_load_extension(True)
     try:
         connection.load_extension(path)
     finally:

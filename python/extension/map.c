@@ -155,40 +155,35 @@ static bool map_is_cut(Map *m)
     return true;
 }
 
-/* The bytes of the file, or one if it is empty, as length for a call. 0 with an exception. */
-static size_t map_extent(PyObject *self)
+/* Commits all that was stored, or forgets it. Others may cut the file after its size was asked for, which is EFAULT: then once more. */
+static PyObject *end_stores(Map *m, bool commits, int flags)
 {
-    const Py_ssize_t size = map_size(self);
-    return size < 0 ? 0 : size == 0 ? 1 : (size_t)size;
+    int r, tries = 0;
+    do {
+        const Py_ssize_t size = map_size((PyObject *)m);
+        const size_t n = size ? (size_t)size : 1;
+        if (size < 0 || (commits && map_is_cut(m)))
+            return NULL;
+        WAITING(m->calls, r = commits ? ato_msync(m->at, n, flags) : ato_plain_discard(m->at, n));
+    } while (r < 0 && errno == EFAULT && ++tries < 1000);
+    if (r == 0 && !m->exports)
+        m->reach = 0;
+    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
 }
 
 static PyObject *map_sync(PyObject *self, PyObject *args, PyObject *names)
 {
     static char *known[] = {"wait", NULL};
-    Map *m = (Map *)self;
-    int wait = 1, r;
-    size_t n;
-    if (!PyArg_ParseTupleAndKeywords(args, names, "|$p:sync", known, &wait) ||
-        !(n = map_extent(self)) || map_is_cut(m))
-        return NULL;
-    WAITING(m->calls, r = ato_msync(m->at, n, wait ? MS_SYNC : MS_ASYNC));
-    if (r == 0 && !m->exports)
-        m->reach = 0;
-    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
+    int wait = 1;
+    return PyArg_ParseTupleAndKeywords(args, names, "|$p:sync", known, &wait)
+               ? end_stores((Map *)self, true, wait ? MS_SYNC : MS_ASYNC)
+               : NULL;
 }
 
 static PyObject *map_discard(PyObject *self, PyObject *none)
 {
-    Map *m = (Map *)self;
-    const size_t n = map_extent(self);
-    int r;
     (void)none;
-    if (!n)
-        return NULL;
-    WAITING(m->calls, r = ato_plain_discard(m->at, n));
-    if (r == 0 && !m->exports)
-        m->reach = 0;
-    return r < 0 ? fail(m, errno) : Py_NewRef(Py_None);
+    return end_stores((Map *)self, false, 0);
 }
 
 static PyObject *map_deploy(PyObject *self, PyObject *args, PyObject *names)

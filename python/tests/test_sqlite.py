@@ -27,6 +27,10 @@ db.close()
 def test_the_extension_is_the_vfs_ato(path: str) -> None:
     ato.load(sqlite3.connect(':memory:'))
     ato.load(sqlite3.connect(':memory:'))
+    allowed = sqlite3.connect(':memory:')
+    allowed.enable_load_extension(True)
+    ato.load(allowed)
+    allowed.load_extension(ato.loadable_path())  # as before
     db = sqlite3.connect(f'file:{path}?vfs=ato', uri=True)
     with db:
         db.execute('CREATE TABLE t AS SELECT 5 AS x')

@@ -54,13 +54,10 @@ fn library() {
         }
         build
     };
-    let (own, common): (Vec<_>, Vec<_>) =
-        sources.into_iter().partition(|source| OWN_FLAGS.iter().any(|(name, _)| source.ends_with(name)));
-    compiler(&[]).files(common).compile("ato");
-    for source in own {
-        let (_, flags) = OWN_FLAGS.iter().find(|(name, _)| source.ends_with(name)).unwrap();
-        let name = source.file_stem().unwrap().to_string_lossy();
-        compiler(flags).file(&source).compile(&format!("ato_{name}"));
+    sources.retain(|source| !OWN_FLAGS.iter().any(|(name, _)| source.ends_with(name)));
+    compiler(&[]).files(sources).compile("ato");
+    for (name, flags) in OWN_FLAGS {
+        compiler(flags).file(top.join(name)).compile(&format!("ato_{}", name.replace(['/', '.'], "_")));
     }
     println!("cargo:rustc-link-lib=rt"); // shm_open() before glibc 2.34
 }

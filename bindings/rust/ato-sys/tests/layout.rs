@@ -37,6 +37,7 @@ fn expected() -> Vec<(String, i128)> {
         ATO_READ_DEFAULT ATO_READ_LAZY ATO_READ_GATHER ATO_READ_EAGER ATO_DOMAIN_AUTO ATO_DOMAIN_PMEM ATO_DOMAIN_EADR ATO_DOMAIN_DISK
         ATO_DOMAIN_PROCESS ATO_FORMAT_DEFAULT ATO_FORMAT_DENSE ATO_FORMAT_SPARSE ATO_FORMAT_LOG ATO_UNMAP_FAST ATO_UNMAP_SPATIAL
         ATO_UNMAP_DISCARD ATO_LOG_ERROR ATO_LOG_WARNING ATO_LOG_INFO PROT_READ PROT_WRITE MAP_SHARED MS_ASYNC MS_SYNC SEEK_END SEEK_DATA
+        EIO EAGAIN EFAULT EINVAL
         ATO_NO_RTM ATO_PREFER_FILE ATO_PREFER_REFLECTION ATO_EPOCHS ATO_BORROW_FD ATO_ANY_FILE_SYSTEM ATO_NO_FAULT_HANDLER ATO_PLAIN
         ATO_MASK_FIRST ATO_RELAXED ATO_PLAIN_STORES ATO_EAGER ATO_SKIP_EQUAL ATO_TX_READ_COMMITTED ATO_TX_EARLY ATO_SHARED_MAX
     }
@@ -49,7 +50,7 @@ fn sizes_offsets_and_constants_are_those_of_the_headers() {
     let folder = std::env::temp_dir().join(format!("ato-layout-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let mut source: String =
-        "#include <ato_engine.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <unistd.h>\nint main(void)\n{\n"
+        "#include <ato_engine.h>\n#include <errno.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <unistd.h>\nint main(void)\n{\n"
             .into();
     for (expression, _) in expected() {
         writeln!(&mut source, "    printf(\"%lld\\n\", (long long)({expression}));").unwrap();

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Errors: the number and the sentence that the library gave.
+use ato_sys::{EAGAIN, EFAULT, EIO};
 use std::{ffi::CStr, fmt, io, path::Path};
-
-pub(crate) const EFAULT: i32 = 14;
-pub(crate) const EINVAL: i32 = 22;
-const EAGAIN: i32 = 11;
-const EIO: i32 = 5;
 
 /// What the calls of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -22,8 +18,18 @@ impl Error {
     pub(crate) fn last() -> Self {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(EIO);
         // SAFETY: a string that is valid until the thread's next call.
-        let sentence = unsafe { CStr::from_ptr(ato_sys::ato_errormsg()) };
-        Self { errno, sentence: sentence.to_string_lossy().into_owned() }
+        let said = unsafe { CStr::from_ptr(ato_sys::ato_errormsg()) }.to_string_lossy();
+        let (before, after) = said.split_once(" at 0x").unwrap_or((&said, "")); // an address tells nothing here
+        let sentence = before.to_string() + after.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        Self { errno, sentence: sentence.replace("ATO_TX_READ_COMMITTED", "TransactionOptions::read_committed") }
+    }
+
+    /// The library names a range by addresses.
+    pub(crate) fn of_range(mut self, offset: u64, n: usize) -> Self {
+        if self.errno == EFAULT {
+            self.sentence = format!("{n} bytes at {offset} are not within the file");
+        }
+        self
     }
 
     pub(crate) fn of_path(error: &io::Error, path: &Path) -> Self {

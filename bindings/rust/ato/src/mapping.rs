@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A mapped file: reads copy out of it, writes copy into it. No reference points into it, since others change it.
-use crate::{error::EFAULT, Error, Options, Result, Stat};
+use crate::{Error, Options, Result, Stat};
 use ato_sys::*;
 use std::{mem::ManuallyDrop, ops::BitOr, path::Path};
 
@@ -46,7 +46,7 @@ pub(crate) fn check(good: bool) -> Result<()> {
 }
 
 impl Mapping {
-    /// Maps a file, with all defaults; makes it if it does not exist; a shorter one gets `size` bytes.
+    /// Maps a file, with all defaults; a shorter one gets `size` bytes. It is made if it does not exist, unless `size` is 0: `ENOENT`.
     pub fn open(path: impl AsRef<Path>, size: u64) -> Result<Self> {
         Options { size, ..Options::default() }.open(path)
     }
@@ -54,19 +54,18 @@ impl Mapping {
     /// The address of `n` bytes from `offset` on, if they lie in this mapping; whether the file is so long, the library checks.
     pub(crate) fn at(&self, offset: u64, n: usize) -> Result<*mut c_void> {
         if offset > self.length as u64 || n > self.length - offset as usize {
-            let sentence = format!("{n} bytes at {offset} are more than the {} that the file may grow to", self.length);
-            return Err(Error { errno: EFAULT, sentence });
+            return Err(Error { errno: EFAULT, sentence: String::new() }.of_range(offset, n));
         }
         Ok(self.base.cast::<u8>().wrapping_add(offset as usize).cast())
     }
 
-    fn memcpy(&self, to: *mut c_void, from: *const c_void, n: usize, flags: c_uint) -> Result<()> {
+    fn memcpy(&self, offset: u64, to: *mut c_void, from: *const c_void, n: usize, flags: c_uint) -> Result<()> {
         // SAFETY: the callers pass addresses of this mapping, or of memory of n bytes that is theirs.
-        check(n == 0 || !unsafe { ato_memcpy_opt(to, from, n, flags) }.is_null())
+        check(n == 0 || !unsafe { ato_memcpy_opt(to, from, n, flags) }.is_null()).map_err(|e| e.of_range(offset, n))
     }
     /// Reads all of `to`: a snapshot of one moment, of any length.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        self.memcpy(to.as_mut_ptr().cast(), self.at(offset, to.len())?, to.len(), 0)
+        self.memcpy(offset, to.as_mut_ptr().cast(), self.at(offset, to.len())?, to.len(), 0)
     }
     /// The same as an array, as of a number: `u64::from_le_bytes(mapping.read_array(0)?)`.
     pub fn read_array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
@@ -79,11 +78,11 @@ impl Mapping {
     }
     /// The same, with flags.
     pub fn write_with(&self, offset: u64, from: &[u8], flags: Flags) -> Result<()> {
-        self.memcpy(self.at(offset, from.len())?, from.as_ptr().cast(), from.len(), flags.0)
+        self.memcpy(offset, self.at(offset, from.len())?, from.as_ptr().cast(), from.len(), flags.0)
     }
     /// Copies `n` bytes within the file, atomically. The ranges may overlap.
     pub fn copy(&self, from: u64, to: u64, n: usize) -> Result<()> {
-        self.memcpy(self.at(to, n)?, self.at(from, n)?, n, 0)
+        self.memcpy(from.max(to), self.at(to, n)?, self.at(from, n)?, n, 0)
     }
     /// Writes several ranges, each with its offset, as one atomic step. If they overlap, the later one wins.
     pub fn writev(&self, ranges: &[(u64, &[u8])], flags: Flags) -> Result<()> {

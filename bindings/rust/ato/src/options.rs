@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How a file is mapped.
-use crate::{error::EINVAL, run, Error, Mapping, PlainStores, Result};
+use crate::{run, Error, Mapping, PlainStores, Result};
 use ato_sys::*;
 use std::os::unix::{ffi::OsStrExt, io::AsRawFd};
 use std::{ffi::CString, fs::File, path::Path, path::PathBuf, time::Duration};
@@ -42,7 +42,7 @@ pub enum Prefer {
 /// the environment says (`ato_mmap_opt(3)`).
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A file that is shorter gets this size in bytes when it is mapped.
+    /// A file that is shorter gets this size in bytes when it is mapped; one that does not exist is made, unless this is 0.
     pub size: u64,
     /// What the file may grow to, in bytes: 1 GiB by default, or its size if that is more. It takes address space only.
     pub max_size: u64,
@@ -75,7 +75,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Opens the file, makes it if it does not exist, and maps it.
+    /// Opens the file, makes it if it does not exist and has a [`size`](Self::size) here, and maps it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Mapping> {
         self.map(&self.file(path.as_ref())?)
     }
@@ -90,7 +90,8 @@ impl Options {
 
     fn file(&self, path: &Path) -> Result<File> {
         let (mut how, writes) = (File::options(), !self.read_only);
-        how.read(true).write(writes).create(writes).open(path).map_err(|error| Error::of_path(&error, path))
+        how.read(true).write(writes).create(writes && self.size > 0);
+        how.open(path).map_err(|error| Error::of_path(&error, path))
     }
 
     fn make(&self, file: &File, flags: c_uint, unmap: c_int) -> Result<Mapping> {
@@ -125,13 +126,12 @@ impl Options {
             length: max_size,
             unmap: unmap | if self.keep_reflection { ATO_UNMAP_FAST } else { ATO_UNMAP_SPATIAL },
         };
-        if mapping.size()? < self.size {
-            if flags & ATO_PLAIN_STORES != 0 {
-                mapping.set_size(self.size)?;
-            } else {
-                // Others may make it longer meanwhile, which a transaction does not cut off.
-                run(|tx| if tx.size(&mapping)? < self.size { tx.set_size(&mapping, self.size) } else { Ok(()) })?;
-            }
+        let is_shorter = mapping.size()? < self.size;
+        if is_shorter && flags & ATO_PLAIN_STORES != 0 {
+            mapping.set_size(self.size)?;
+        } else if is_shorter {
+            // Others may make it longer meanwhile, which a transaction does not cut off.
+            run(|tx| if tx.size(&mapping)? < self.size { tx.set_size(&mapping, self.size) } else { Ok(()) })?;
         }
         Ok(mapping)
     }

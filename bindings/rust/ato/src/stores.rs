@@ -14,7 +14,8 @@ use std::{ops::Deref, slice, sync::atomic::AtomicU64};
 /// # std::fs::create_dir_all(&folder).unwrap();
 /// use std::sync::atomic::Ordering::Relaxed;
 /// let counters = ato::Options { size: 1 << 20, ..Default::default() }.open_plain(folder.join("counters"))?;
-/// for counter in counters.words()? {
+/// // SAFETY: no other program cuts the file.
+/// for counter in unsafe { counters.words()? } {
 ///     counter.fetch_add(1, Relaxed);
 /// }
 /// counters.commit()?; // all of them or none
@@ -28,16 +29,19 @@ pub struct PlainStores(pub(crate) Mapping);
 impl PlainStores {
     /// The file's bytes, as words that may be loaded and stored while others do so. Bytes after the last whole word are left out.
     ///
-    /// A word that lies behind the end, if another thread makes the file shorter, holds anything. (If another program cuts the file, without
-    /// libato, an access there is SIGBUS, as with any mapped file.)
+    /// A word that lies behind the end, if the file is made shorter by libato, holds anything, and is not committed.
+    ///
+    /// # Safety
+    ///
+    /// Nobody cuts the file without libato while the slice is in use, as `File::set_len` does: an access there is SIGBUS, as with any
+    /// mapped file.
     //
-    // SAFETY of the slice: the addresses are mapped, readable and writable, as long as the mapping lives, which the slice borrows.
+    // The slice: the addresses are mapped, readable and writable, as long as the mapping lives, which the slice borrows.
     // `base` is aligned to 1 GiB. Other threads access the bytes by these words, or by unsafe code; the kernel and other processes
     // change whole pages beneath, which is as if another thread stored: what atomics allow.
-    pub fn words(&self) -> Result<&[AtomicU64]> {
+    pub unsafe fn words(&self) -> Result<&[AtomicU64]> {
         let words = self.0.size()? as usize / 8;
-        let base = self.0.at(0, words * 8)?;
-        Ok(unsafe { slice::from_raw_parts(base.cast(), words) })
+        Ok(unsafe { slice::from_raw_parts(self.0.at(0, words * 8)?.cast(), words) })
     }
     /// Commits what was stored, as one atomic step: durable when it returns. Other threads that store meanwhile wait.
     pub fn commit(&self) -> Result<()> {

@@ -35,14 +35,14 @@ impl<'m> Transaction<'m> {
         self.is_refused |= matches!(&result, Err(error) if error.is_again());
         result
     }
-    fn copy(&mut self, to: *mut c_void, from: *const c_void, n: usize) -> Result<()> {
+    fn copy(&mut self, offset: u64, to: *mut c_void, from: *const c_void, n: usize) -> Result<()> {
         // SAFETY: the callers pass a mapping's address and memory of n bytes that is theirs.
         let done = check(n == 0 || !unsafe { ato_tx_memcpy(self.handle.as_ptr(), to, from, n, 0) }.is_null());
-        self.noted(done)
+        self.noted(done.map_err(|e| e.of_range(offset, n)))
     }
     /// As [`Mapping::read`]; sees the transaction's own writes.
     pub fn read(&mut self, mapping: &'m Mapping, offset: u64, to: &mut [u8]) -> Result<()> {
-        self.copy(to.as_mut_ptr().cast(), mapping.at(offset, to.len())?, to.len())
+        self.copy(offset, to.as_mut_ptr().cast(), mapping.at(offset, to.len())?, to.len())
     }
     /// As [`Mapping::read_array`].
     pub fn read_array<const N: usize>(&mut self, mapping: &'m Mapping, offset: u64) -> Result<[u8; N]> {
@@ -51,7 +51,7 @@ impl<'m> Transaction<'m> {
     }
     /// As [`Mapping::write`], to be committed. `EXDEV`: it has written to another file already.
     pub fn write(&mut self, mapping: &'m Mapping, offset: u64, from: &[u8]) -> Result<()> {
-        self.copy(mapping.at(offset, from.len())?, from.as_ptr().cast(), from.len())
+        self.copy(offset, mapping.at(offset, from.len())?, from.as_ptr().cast(), from.len())
     }
     /// The size of the file as the transaction sees it. Two transactions cannot both append at the same end.
     pub fn size(&mut self, mapping: &'m Mapping) -> Result<u64> {
@@ -63,8 +63,7 @@ impl<'m> Transaction<'m> {
     pub fn set_size(&mut self, mapping: &'m Mapping, bytes: u64) -> Result<()> {
         let bytes = off_t::try_from(bytes).unwrap_or(off_t::MAX);
         // SAFETY: see size().
-        let done = check(unsafe { ato_tx_ftruncate(self.handle.as_ptr(), mapping.base, bytes) } == 0);
-        self.noted(done)
+        self.noted(check(unsafe { ato_tx_ftruncate(self.handle.as_ptr(), mapping.base, bytes) } == 0))
     }
     /// Commits all writes in one step, durably unless it is relaxed. After an error nothing has changed (but see `EIO` in `ato.h`).
     pub fn commit(mut self) -> Result<()> {

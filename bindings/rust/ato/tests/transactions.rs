@@ -124,6 +124,7 @@ fn it_gives_up_when_its_time_is_over() {
 #[test]
 fn appends_of_threads_lose_nothing() {
     let folder = Folder::new("appends");
+    std::fs::write(folder.path("data"), "").unwrap();
     let m = &Mapping::open(folder.path("data"), 0).unwrap();
     let append = |byte: u8| {
         ato::run(|tx| {
