@@ -108,7 +108,7 @@ def _open(
     """Map a file that may grow to `reach` at least."""
     fd = os.open(path, how | os.O_CLOEXEC, 0o666)
     try:
-        return open_map(fd, os.fspath(path), reach, max_size, flags, domain, read_policy, lends_readonly)
+        return open_map(fd, os.fsdecode(path), reach, max_size, flags, domain, read_policy, lends_readonly)
     except BaseException:
         os.close(fd)
         raise

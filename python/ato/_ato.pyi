@@ -45,7 +45,7 @@ class Map:
     @property
     def closed(self) -> bool: ...
     @property
-    def path(self) -> str | bytes: ...
+    def path(self) -> str: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: SupportsIndex, /) -> int: ...
@@ -120,7 +120,7 @@ class Snapshot:
 
 def open_map(
     fd: int,
-    path: str | bytes,
+    path: str,
     reach: int,
     max_size: int,
     flags: int,

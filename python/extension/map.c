@@ -580,7 +580,7 @@ static PyMethodDef map_methods[] = {
 
 static PyGetSetDef map_properties[] = {
     {"closed", map_closed, NULL, "Whether the map is closed.", NULL},
-    {"path", map_path, NULL, "The file, as map() was given it.", NULL},
+    {"path", map_path, NULL, "The file's path, as map() was given it.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 PyType_Slot map_slots[] = {

@@ -10,12 +10,17 @@ PyTypeObject *map_type, *lease_type, *transaction_type, *snapshot_type, *stat_ty
 PyObject *error_class, *denied_class, *refused_class, *stale_class, *timed_out_class;
 unsigned forks;
 
-/* The library names a mapping by an address, which Python does not have: here it is a file and an offset. */
+/* The library names a mapping by an address and a file by its descriptor, which Python does not have: here it is a file and an offset. */
 static PyObject *with_names(const Map *m, const char *said)
 {
     static const char mapping[] = "the mapping at ";
+    static const char descriptor[] = "descriptor ";
     const char *number = strstr(said, "0x");
     char *rest;
+    if (m && strncmp(said, descriptor, strlen(descriptor)) == 0)
+        return PyUnicode_FromFormat("%S%s", m->path,
+                                    said + strlen(descriptor) +
+                                        strspn(said + strlen(descriptor), "0123456789"));
     const uintptr_t at = number ? strtoull(number, &rest, 16) : 0, base = m ? (uintptr_t)m->at : 0;
     if (!base || at < base || at - base > m->room)
         return PyUnicode_DecodeFSDefault(said);

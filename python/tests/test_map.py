@@ -77,6 +77,8 @@ def test_wrong_arguments_change_nothing(path: str) -> None:
     for arguments in [{'size': -1}, {'max_size': -1}, {'readonly': True, 'size': 1}, {'domain': 'x'}, {'prefer': 'x'}]:
         with pytest.raises(ValueError):
             ato.map(path, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ato.Error, match='/dev/null is not a regular file'):
+        ato.map('/dev/null')
     with pytest.raises(TypeError, match='size is'):
         ato.map(path, 'a')  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="domain is one of 'auto', 'pmem'"):
