@@ -391,12 +391,23 @@ int served_drop(struct served *s)
     return 0;
 }
 
+/* Of several ranges that have the part one was meant: this one if there is one. Returns s->count: none has it. */
+static size_t range_of(const struct served *s, uint64_t from, uint64_t to)
+{
+    size_t found = s->count;
+    for (size_t i = s->count; i-- > 0;) {
+        const struct served_range *r = &s->ranges[i];
+        if (r->from == from && r->to == to)
+            return i;
+        if (r->from <= from && to <= r->to)
+            found = i;
+    }
+    return found;
+}
+
 int served_remove(struct served *s, uint64_t from, uint64_t to)
 {
-    size_t i = 0;
-    /* Of several ranges that have it, one was meant. */
-    while (i < s->count && !(s->ranges[i].from <= from && to <= s->ranges[i].to))
-        i++;
+    size_t i = range_of(s, from, to);
     if (s->count == 1 && i == 0 && from == s->ranges[0].from && to == s->ranges[0].to &&
         !served_has_descriptor(s->device, s->inode, s->fd))
         return served_drop(s);

@@ -276,6 +276,15 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_it('others-see', 'msync', 'a', 'kill', status=KILLED), 'b' + 15 * 'a')
         self.assertEqual(self.run_it('locked'), 'b' + 15 * 'a')
 
+    def test_calls_at_random_see_what_they_see_without_libato(self):
+        calls = [sys.executable, os.path.join(os.path.dirname(__file__), 'random_calls.py')]
+        for seed in (4, 36, 42, 50, *random.sample(range(100, 10**6), 4)):
+            with self.subTest(seed=seed):
+                words = [*calls, self.file, str(seed), '500']
+                stock, served = (subprocess.run([*command, *words], cwd=self.dir, capture_output=True, text=True, check=False)
+                                 for command in ([], [ATO, 'run', '--path', self.dir]))
+                self.assertEqual((served.stdout, served.stderr), (stock.stdout, ''), served)
+
     def test_addresses_that_the_program_had_may_be_chosen(self):
         self.assertEqual(self.run_it('b', 'fixed-again', 'msync', 'a', 'kill', status=KILLED), 16 * 'b')
         self.assertEqual(self.run_it('a', 'fixed-other', 'b', 'kill', status=KILLED), 16 * 'a')
