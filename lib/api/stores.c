@@ -186,7 +186,7 @@ static struct tx *take_tx(const struct mapping *m)
         m->growth ? m->growth : handle_make(thread_id(), ATO_TX_READ_COMMITTED | TX_EXACT);
     if (t) {
         t->max_pages = UINT64_MAX;
-        t->thread = thread_id();
+        __atomic_store_n(&t->thread, thread_id(), __ATOMIC_RELAXED); /* others ask for it */
         t->set.own_views = 1ull << m->view;
     }
     return t;
