@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines.h"
+
+#include "../bench.h"
+
+namespace engine
+{
+
+const std::vector<Kind> ENGINES = {RAW};
+
+const Kind &kind(const std::string &name)
+{
+    for (const Kind &one : ENGINES)
+        if (one.name == name)
+            return one;
+    bench::fail("there is no engine %s", name.c_str());
+}
+
+const char *name_of(Domain domain)
+{
+    return domain == Domain::pmem ? "pmem" : domain == Domain::disk ? "disk" : "process";
+}
+
+const char *name_of(Promise promise)
+{
+    switch (promise) {
+    case Promise::none:
+        return "nothing";
+    case Promise::durable:
+        return "durable, not atomic";
+    case Promise::page:
+        return "durable, each page atomic";
+    case Promise::atomic:
+        break;
+    }
+    return "atomic and durable";
+}
+
+} // namespace engine
