@@ -6,7 +6,10 @@
 namespace engine
 {
 
-const std::vector<Kind> ENGINES = {RAW};
+const std::vector<Kind> ENGINES = {
+    FLOOR,
+    RAW,
+};
 
 const Kind &kind(const std::string &name)
 {

@@ -8,6 +8,8 @@
 namespace engine
 {
 
+/* The first is the one that ratios are to. */
+extern const Kind FLOOR;
 extern const Kind RAW;
 
 } // namespace engine
