@@ -258,29 +258,6 @@ class MedianTable : public benchmark::BenchmarkReporter
 
 /* ---- start ---- */
 
-/* The environment must not change the result: of the variables of libato, libpmem and libpmemobj only this
- * one is kept. */
-void restart_with_pmem_forced(char **argv)
-{
-    static const char forced[] = "PMEM_IS_PMEM_FORCE=1";
-    std::vector<std::string> others;
-    bool ready = false;
-    for (char **e = environ; *e; e++) {
-        std::string variable = *e;
-        if (variable == forced)
-            ready = true;
-        else if (variable.rfind("PMEM", 0) == 0 || variable.rfind("ATO_", 0) == 0)
-            others.push_back(variable.substr(0, variable.find('=')));
-    }
-    if (ready && others.empty())
-        return;
-    for (const std::string &name : others)
-        unsetenv(name.c_str());
-    setenv("PMEM_IS_PMEM_FORCE", "1", 1);
-    execv("/proc/self/exe", argv);
-    fail("cannot start again with PMEM_IS_PMEM_FORCE=1: %s", std::strerror(errno));
-}
-
 bool take_value(const char *arg, const char *flag, const char **value)
 {
     size_t n = std::strlen(flag);
@@ -399,10 +376,31 @@ bool space_is_enough(uint64_t needed)
 
 } // namespace
 
+void restart_with(char **argv, const std::vector<std::string> &wanted)
+{
+    std::vector<std::string> others;
+    size_t ready = 0;
+    for (char **e = environ; *e; e++) {
+        const std::string variable = *e;
+        if (std::find(wanted.begin(), wanted.end(), variable) != wanted.end())
+            ready++;
+        else if (variable.rfind("PMEM", 0) == 0 || variable.rfind("ATO_", 0) == 0)
+            others.push_back(variable.substr(0, variable.find('=')));
+    }
+    if (ready == wanted.size() && others.empty())
+        return;
+    for (const std::string &name : others)
+        unsetenv(name.c_str());
+    for (const std::string &one : wanted)
+        setenv(one.substr(0, one.find('=')).c_str(), one.c_str() + one.find('=') + 1, 1);
+    execv("/proc/self/exe", argv);
+    fail("cannot start again with another environment: %s", std::strerror(errno));
+}
+
 int run(int argc, char **argv, const Program &program)
 {
     if (program.forces_pmem)
-        restart_with_pmem_forced(argv);
+        restart_with(argv, {"PMEM_IS_PMEM_FORCE=1"});
     settings = program.defaults;
     std::vector<char *> args = take_settings(argc, argv);
     bool own_table = !format_is_chosen(args);

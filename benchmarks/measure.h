@@ -90,6 +90,10 @@ struct Program {
  * loaded: so every flush is issued although the files lie in DRAM. */
 int run(int argc, char **argv, const Program &program);
 
+/* Starts the program again with these variables, NAME=VALUE, unless it has them. The environment must not change the result: it
+ * has no other variables of libato, libpmem and libpmemobj then. */
+void restart_with(char **argv, const std::vector<std::string> &wanted);
+
 /* The nanoseconds of a call. */
 double ns_of(const std::function<void()> &what);
 

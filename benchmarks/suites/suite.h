@@ -34,6 +34,8 @@ struct Settings {
 };
 extern Settings settings;
 
+double seconds_left(); /* of settings.seconds, for the suite that runs */
+
 struct Cell {
     std::string workload;
     uint64_t size = 0; /* bytes of an operation */
@@ -57,7 +59,8 @@ class Sides
     const char *source() const; /* of the bytes that are written: MAX_BYTES and some */
     char *target() const;       /* of reads: MAX_BYTES */
 
-    /* Each page gets content in the same way on all sides, and all memory is touched. */
+    /* Each page gets content in the same way on all sides, and all memory is touched. But on a disk, neighbouring slices of a
+     * page lie in different homes then, where an engine has two. */
     void fill();
 
     /* Calls prepare() once and then take(side) for each side, in random order, `rounds` times; the first round only warms up.
@@ -65,6 +68,11 @@ class Sides
     std::vector<std::vector<double>>
     interleave(unsigned rounds, const std::function<void()> &prepare,
                const std::function<double(size_t side)> &take) const;
+
+    /* Interleaved batches for as long as `seconds` allows: make(n) returns n operations, of which n is chosen so that there are
+     * enough rounds. Returns ns of an operation, by side and round. One thread; units of one operation. */
+    using Maker = std::function<std::vector<engine::Operation>(size_t n)>;
+    std::vector<std::vector<double>> race(double seconds, const Maker &make) const;
 
     void check_content() const; /* fails if a side has other bytes than the first */
 
@@ -89,7 +97,7 @@ double ns_of(const std::function<void()> &what);
 /* A line of progress to stderr, with the seconds since the start. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A suite is a source of its own in this folder, with a line in SUITES (main.cc). */
+/* A suite is a source of its own in this folder, with a line in suites.h and in SUITES (main.cc). */
 struct Suite {
     const char *name, *what;
     void (*run)();

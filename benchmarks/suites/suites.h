@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The suites: each is a source of that name in this folder. */
+#ifndef ATO_BENCHMARKS_SUITES_SUITES_H
+#define ATO_BENCHMARKS_SUITES_SUITES_H
+
+#include "suite.h"
+
+namespace suite
+{
+
+extern const Suite RANDOM;
+
+} // namespace suite
+
+#endif
