@@ -28,7 +28,7 @@ namespace
 {
 
 const std::vector<Suite> SUITES = {
-    RANDOM,
+    RANDOM, SYNC, THREADS, LATENCY, TRANSACTIONS,
 };
 
 /* Two homes, a copy in memory, logs: what an engine takes at most, in sizes of its file, and besides. */

@@ -8,7 +8,7 @@
 namespace suite
 {
 
-extern const Suite RANDOM;
+extern const Suite LATENCY, RANDOM, SYNC, THREADS, TRANSACTIONS;
 
 } // namespace suite
 
