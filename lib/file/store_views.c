@@ -58,10 +58,13 @@ void store_views_lose(struct file *f, uint64_t views)
 
 /* ---- what is kept ---- */
 
-/* Goes on to the next copy that is kept of the page, from the newest one on. */
+/* Goes on to the next copy that is kept of the page, from the newest one on. Returns false at the end, or with w->failed. */
 static bool next_kept(struct undo_walk *w)
 {
-    while (w->f->shared.header->undo.made && undo_map(w->f) == 0 && undo_next(w))
+    if (!w->f->shared.header->undo.made)
+        return false;
+    w->failed = undo_map(w->f) < 0;
+    while (!w->failed && undo_next(w))
         if (w->at->until == UNDO_PRIVATE)
             return true;
     return false;
@@ -93,6 +96,8 @@ void store_view_forget(struct file *f, uint64_t page, uint64_t views)
     struct undo_walk w = {.f = f, .page = page};
     while (views && next_kept(&w))
         drop(w.at, views);
+    if (w.failed)
+        store_views_lose(f, views);
 }
 
 void store_view_keep(struct file *f, unsigned view, uint64_t page, const char *bytes)
@@ -120,7 +125,9 @@ void store_view_cut(struct file *f, unsigned view, uint64_t page, unsigned end)
             memset(w.at->bytes + end, 0, PAGE_BYTES - end);
         else if (w.at->views & own)
             shared = w.at;
-    if (!shared)
+    if (w.failed)
+        store_views_lose(f, own);
+    if (w.failed || !shared)
         return;
     char bytes[PAGE_BYTES] = {0};
     memcpy(bytes, shared->bytes, end);

@@ -50,11 +50,12 @@ void store_views_lose(struct file *f, uint64_t views);
 /* Keeps `bytes` for a view: its copy of the page was made from them. Without memory the view is lost. */
 void store_view_keep(struct file *f, unsigned view, uint64_t page, const char *bytes);
 
-/* Forgets what is kept for these views, of a page, or of all pages from `first` on. */
+/* Forgets what is kept for these views, of a page (without memory to look at it the views are lost), or of all pages from `first` on. */
 void store_view_forget(struct file *f, uint64_t page, uint64_t views);
 void store_view_forget_from(struct file *f, uint64_t first, uint64_t views);
 
-/* The file was cut at `end` of the page, and so was the view's copy: what is kept for the view has zeros from there on. */
+/* The file was cut at `end` of the page, and so was the view's copy: what is kept for the view has zeros from there on.
+ * Without memory the view is lost. */
 void store_view_cut(struct file *f, unsigned view, uint64_t page, unsigned end);
 
 /* `is` are the bytes of a copy. Those that its program has not stored become those of `newest`; if nothing is kept, all stay. Returns

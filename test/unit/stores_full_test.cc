@@ -4,6 +4,12 @@
 // has them.
 #include "stores_lab.h"
 
+#define _Thread_local __thread // C++ has no _Thread_local
+extern "C" {
+#include "lib/file/file.h"
+#include "lib/file/table.h"
+}
+
 using namespace stores_lab;
 
 namespace
@@ -131,6 +137,29 @@ TEST_P(StoresInNeed, OfMemoryAreForgottenByWishAlone)
     note(m, 3 * PAGE, {4});
     ASSERT_EQ(commit(m), 0) << ato_errormsg();
     EXPECT_TRUE(other.read() == content);
+    EXPECT_TRUE(view(m) == content);
+}
+
+// What is kept for a page cannot be mapped when the page is cut.
+TEST_P(StoresInNeed, OfAddressSpaceAreForgottenByWishAlone)
+{
+    const size_t at = 50 * PAGE, end = at + SLICE + 9;
+    Mapped m(file, plain()), other(file, opt());
+    ASSERT_TRUE(m && other) << m.sentence << other.sentence;
+    store(m, at + 20 * SLICE, Bytes(9, 1));
+    ASSERT_TRUE(put(other, at + 30 * SLICE, Bytes(9, 2))) << other.sentence;
+    ASSERT_EQ(ato_ftruncate(other.base, static_cast<off_t>(end)), 0) << ato_errormsg();
+    content.resize(end);
+    content.resize(SIZE);
+    uint64_t &room = table_find(m.base)->file->shared.undo.room;
+    const uint64_t enough = room;
+    room = 0;
+    EXPECT_EQ(ato_ftruncate(m.base, SIZE), 0) << ato_errormsg();
+    room = enough;
+    EXPECT_EQ(commit(m), -1);
+    EXPECT_EQ(errno, ESTALE) << ato_errormsg();
+    EXPECT_TRUE(other.read() == content) << other.sentence;
+    ASSERT_EQ(discard(m), 0) << ato_errormsg();
     EXPECT_TRUE(view(m) == content);
 }
 
