@@ -154,6 +154,25 @@ int shared_memory_find(int fd, uint32_t *user, uint32_t *random)
     return 1;
 }
 
+int shared_memory_open(const struct identity *of, uint32_t user, uint32_t random, int access,
+                       struct shared_memory *h)
+{
+    char name[64];
+    struct stat st;
+    shared_memory_name(name, of->device, of->inode, user);
+    const int fd = fsops->shm_open(name, access | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ownership_maker(&of->trust, &st) &&
+        pread(fd, h, sizeof(*h), 0) == sizeof(*h) && h->magic == SHARED_MEMORY_MAGIC &&
+        h->random == random && h->user == user && h->device == of->device &&
+        h->inode == of->inode && (uint64_t)st.st_size >= h->bytes)
+        return fd;
+    close(fd);
+    errno = EBUSY;
+    return -1;
+}
+
 /* Asks which object it is. *is_first: no process has one. */
 static int ask(struct object *o, bool *is_first)
 {
@@ -167,16 +186,11 @@ static int ask(struct object *o, bool *is_first)
 static int join(struct object *o)
 {
     struct shared_memory h;
-    struct stat st;
-    o->fd = fsops->shm_open(o->name, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-    if (o->fd < 0 && errno != ENOENT)
-        return report_errno(errno, "cannot open the shared memory /dev/shm%s", o->name);
-    if (o->fd >= 0 && fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        ownership_maker(&o->identity.trust, &st) && st.st_size >= (off_t)o->bytes &&
-        pread(o->fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
-        h.random == o->random && h.bytes >= o->bytes && h.device == o->identity.device &&
-        h.inode == o->identity.inode)
+    o->fd = shared_memory_open(&o->identity, o->user, o->random, O_RDWR, &h);
+    if (o->fd >= 0 && h.bytes >= o->bytes)
         return map(o);
+    if (o->fd < 0 && errno != ENOENT && errno != EBUSY)
+        return report_errno(errno, "cannot open the shared memory /dev/shm%s", o->name);
     return report_error(EBUSY,
                         "other processes use the file, and their shared memory /dev/shm%s is "
                         "not here, or another one has this name: they have a different "

@@ -25,4 +25,10 @@ void shared_memory_name(char name[64], dev_t device, ino_t inode, uid_t user);
  * -1 with errno and report_sentence(). */
 int shared_memory_find(int fd, uint32_t *user, uint32_t *random);
 
+/* Opens that object, with O_RDONLY or O_RDWR, and reads its header. Returns a descriptor; -1 with errno: EBUSY if what has the name is
+ * not that object, or somebody has made it who may not write to the file. */
+struct identity;
+int shared_memory_open(const struct identity *of, uint32_t user, uint32_t random, int access,
+                       struct shared_memory *h);
+
 #endif

@@ -8,25 +8,18 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Reads the memory that living processes share for the file. Returns whether there is such memory, of SQLite's locks. */
 static bool read_words(const struct look *l, struct lock_words *words)
 {
-    char name[64];
     struct shared_memory h;
-    struct stat st;
     uint32_t user, random;
     if (shared_memory_find(l->fd, &user, &random) != 1)
         return false;
-    shared_memory_name(name, l->identity.device, l->identity.inode, user);
-    const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    const int fd = shared_memory_open(&l->identity, user, random, O_RDONLY, &h);
     const bool is_read =
-        fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        pread(fd, &h, sizeof(h), 0) == sizeof(h) && h.magic == SHARED_MEMORY_MAGIC &&
-        h.random == random && h.user == user && h.device == l->identity.device &&
-        h.inode == l->identity.inode && h.bytes == SHARED_MEMORY_AT + sizeof(*words) &&
+        fd >= 0 && h.bytes == SHARED_MEMORY_AT + sizeof(*words) &&
         pread(fd, words, sizeof(*words), SHARED_MEMORY_AT) == (ssize_t)sizeof(*words) &&
         words->kind == LOCK_WORDS;
     if (fd >= 0)
