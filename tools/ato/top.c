@@ -190,13 +190,13 @@ static int top(const struct tool_request *request)
 
 const struct tool_command top_command = {
     .name = "top",
-    .operands = "FILE | --metrics FILE...",
+    .operands = "FILE...",
     .what = "live view of the processes that have a file mapped",
     .help = "Shows the processes that have FILE mapped, and what each does per second, until it\n"
             "is interrupted: the pages that it holds at that moment, calls that write and read,\n"
             "slices that were deployed, KiB that were stored, and commits. Of an SQLite database\n"
             "that processes share: which has the write lock, and which wait, and for how long.\n"
-            "With --metrics all FILEs once, for Prometheus.\n",
+            "Several FILEs only with --metrics, which goes with no other option.\n",
     .least = 1,
     .options = HAS(JSON) | HAS(EVERY) | HAS(COUNT) | HAS(METRICS),
     .run = top,
