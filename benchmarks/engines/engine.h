@@ -28,6 +28,7 @@ enum class Domain { pmem, disk, process };
 /* What belongs together: a write by itself, or the writes of a thread between two calls of sync(). */
 enum class Unit { write, sync };
 
+/* How far durable reaches depends on the domain. */
 enum class Promise {
     none,    /* not durable, and a crash tears it */
     durable, /* durable when its unit has ended; a crash in its midst tears it */
@@ -43,6 +44,8 @@ struct Options {
     uint64_t log_bytes =
         0; /* room for a log or a cache, where an engine has one; 0: as it chooses */
     std::string log_folder; /* where that lies; empty: in `folder` */
+    bool plain_at_end =
+        false; /* the unmap leaves an ordinary file, where the engine has the choice */
 };
 
 struct Operation {
@@ -57,7 +60,7 @@ class Engine
     /* Unmaps. All that was acknowledged is kept; a later map() of the same folder finds it. */
     virtual ~Engine() = default;
 
-    /* Several threads may call these at once, on ranges that do not overlap. With Unit::write a write has kept the engine's
+    /* Several threads may call these at once, on ranges that do not overlap (Unit::sync: in pages of their own). With Unit::write a write has kept the engine's
      * promise when it returns; with Unit::sync, when the thread's next sync() has. A thread sees what it has written. */
     virtual void write(uint64_t offset, const void *src, size_t n) = 0;
     virtual void read(void *dst, uint64_t offset, size_t n) = 0;
@@ -108,7 +111,7 @@ extern const std::vector<Kind> ENGINES;
 const Kind &kind(const std::string &name); /* bench::fail() if there is none */
 
 const char *name_of(Domain domain);
-const char *name_of(Promise promise);
+const char *name_of(Promise promise, Domain domain);
 
 } // namespace engine
 

@@ -7,8 +7,7 @@ namespace engine
 {
 
 const std::vector<Kind> ENGINES = {
-    FLOOR,
-    RAW,
+    FLOOR, RAW, ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM, PMEMOBJ, MSYNC, PWRITE,
 };
 
 const Kind &kind(const std::string &name)
@@ -24,19 +23,20 @@ const char *name_of(Domain domain)
     return domain == Domain::pmem ? "pmem" : domain == Domain::disk ? "disk" : "process";
 }
 
-const char *name_of(Promise promise)
+const char *name_of(Promise promise, Domain domain)
 {
+    const bool kills = domain == Domain::process;
     switch (promise) {
     case Promise::none:
         return "nothing";
     case Promise::durable:
-        return "durable, not atomic";
+        return kills ? "survives a kill, not atomic" : "durable, not atomic";
     case Promise::page:
-        return "durable, each page atomic";
+        return kills ? "survives a kill, each page atomic" : "durable, each page atomic";
     case Promise::atomic:
         break;
     }
-    return "atomic and durable";
+    return kills ? "atomic, survives a kill" : "atomic and durable";
 }
 
 } // namespace engine

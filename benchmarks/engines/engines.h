@@ -11,6 +11,10 @@ namespace engine
 /* The first is the one that ratios are to. */
 extern const Kind FLOOR;
 extern const Kind RAW;
+extern const Kind ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM;
+extern const Kind PMEMOBJ;
+extern const Kind MSYNC;
+extern const Kind PWRITE;
 
 } // namespace engine
 

@@ -5,15 +5,15 @@
  *
  *   pmem      the bytes past the caches, a fence; then 8 bytes for each page, flushed, and a fence
  *   process   memcpy() of the bytes, then the words
- *   disk      the bytes and the words, one after the other, into a file of a MiB that is overwritten in a circle, and one
- *             fdatasync(): what an engine with a log has to do. The file itself is only in the page cache. What fills the
- *             circle in one call, which only long fills do, costs no more than the circle
+ *   disk      the bytes and the words, one after the other, into a file of 4 MiB that is overwritten in a circle, and one
+ *             fdatasync(): what an engine with a log has to do. The file itself is only in the page cache
  *
  * The words lie where libato's bitmaps lie (the meta pages of a reflection file), so that they cost the same cache lines and the
  * same entries of the TLB.
  */
 #include "engines.h"
 #include "media.h"
+#include "per_thread.h"
 
 #include "../bench.h"
 #include "reflection/format/layout.h"
@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace engine
@@ -30,7 +31,7 @@ namespace engine
 namespace
 {
 
-constexpr size_t CIRCLE = 1 << 20;
+constexpr size_t CIRCLE = 4 << 20;
 
 class Floor final : public Base<Floor>
 {
@@ -43,24 +44,27 @@ class Floor final : public Base<Floor>
     {
         if (disk() && circle_.is_new()) {
             const std::vector<char> zeros(CIRCLE);
-            append(zeros.data(), CIRCLE);
-            synchronize();
+            if (pwrite(circle_.descriptor(), zeros.data(), CIRCLE, 0) != CIRCLE ||
+                fsync(circle_.descriptor()) != 0)
+                bench::fail("cannot write the circle: %s", std::strerror(errno));
         }
     }
 
     void write(uint64_t offset, const void *src, size_t n) override
     {
-        if (disk()) {
+        const Pages pages = {offset / PAGE_BYTES, (offset + n - 1) / PAGE_BYTES + 1};
+        if (disk())
             std::memcpy(file_.at(offset), src, n);
-            append(src, n);
-        } else {
-            medium_.copy(file_.at(offset), src, n);
-        }
-        const uint64_t first = offset / PAGE_BYTES, end = (offset + n - 1) / PAGE_BYTES + 1;
-        if (each_)
-            finish(first, end);
         else
-            written.push_back({first, end});
+            medium_.copy(file_.at(offset), src, n);
+        if (!each_)
+            written_.mine().push_back(pages);
+        if (disk())
+            append(src, n, each_ ? pages.end - pages.first : 0);
+        else if (each_)
+            medium_.fence();
+        if (each_)
+            finish(&pages, 1);
     }
 
     void read(void *dst, uint64_t offset, size_t n) override
@@ -70,44 +74,43 @@ class Floor final : public Base<Floor>
 
     void sync() override
     {
+        std::vector<Pages> &written = written_.mine();
         if (written.empty())
             return;
-        if (!disk())
-            medium_.fence();
+        uint64_t words = 0;
         for (const Pages &pages : written)
-            store_words(pages.first, pages.end);
+            words += pages.end - pages.first;
+        if (disk())
+            append(nullptr, 0, words);
+        else
+            medium_.fence();
+        finish(written.data(), written.size());
         written.clear();
-        end_unit();
     }
 
   private:
     struct Pages {
         uint64_t first, end;
     };
-    static thread_local std::vector<Pages> written; /* since the thread's last sync() */
 
     bool disk() const
     {
         return medium_.domain() == Domain::disk;
     }
 
-    void finish(uint64_t first, uint64_t end)
+    void finish(const Pages *pages, size_t n)
     {
-        if (!disk())
-            medium_.fence();
-        store_words(first, end);
-        end_unit();
+        if (disk()) {
+            if (fdatasync(circle_.descriptor()) != 0)
+                bench::fail("fdatasync: %s", std::strerror(errno));
+            return;
+        }
+        for (size_t i = 0; i < n; i++)
+            store_words(pages[i].first, pages[i].end);
+        medium_.fence();
     }
 
-    void end_unit()
-    {
-        if (disk())
-            synchronize();
-        else
-            medium_.fence();
-    }
-
-    /* Words of up to a meta page's worth of pages are neighbours. Volatile: these stores are the point. */
+    /* Volatile: these stores are the point. The words of neighbouring pages are neighbours, but for those of each 512th. */
     void store_words(uint64_t first, uint64_t end)
     {
         static thread_local uint64_t value;
@@ -119,36 +122,28 @@ class Floor final : public Base<Floor>
                 word[n++] = ++value;
                 first++;
             } while (first < end && words_.at(layout_word(LAYOUT_DENSE, first)) == at + n * 8);
-            if (disk())
-                append(at, n * 8);
-            else
-                medium_.flush(at, n * 8);
+            medium_.flush(at, n * 8);
         }
     }
 
-    void append(const void *src, size_t n)
+    void append(const void *src, size_t n, size_t words)
     {
-        n = std::min(n, CIRCLE);
-        uint64_t at = end_.fetch_add(n) % CIRCLE;
-        if (at + n > CIRCLE)
-            at = 0;
-        if (pwrite(circle_.descriptor(), src, n, static_cast<off_t>(at)) != static_cast<ssize_t>(n))
-            bench::fail("pwrite: %s", std::strerror(errno));
-    }
-
-    void synchronize() const
-    {
-        if (fdatasync(circle_.descriptor()) != 0)
-            bench::fail("fdatasync: %s", std::strerror(errno));
+        static thread_local uint64_t some[CIRCLE / PAGE_BYTES];
+        words = std::min(words, std::size(some));
+        const iovec parts[] = {{const_cast<void *>(src), n}, {some, 8 * words}};
+        const uint64_t bytes = n + 8 * words, end = end_.fetch_add(bytes) % CIRCLE;
+        if (pwritev(circle_.descriptor(), parts, 2,
+                    static_cast<off_t>(end + bytes <= CIRCLE ? end : 0)) !=
+            static_cast<ssize_t>(bytes))
+            bench::fail("pwritev: %s", std::strerror(errno));
     }
 
     Medium medium_;
     bool each_;
     File file_, words_, circle_;
     std::atomic<uint64_t> end_{0};
+    PerThread<std::vector<Pages>> written_; /* since the last sync() */
 };
-
-thread_local std::vector<Floor::Pages> Floor::written;
 
 } // namespace
 

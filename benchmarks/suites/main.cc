@@ -169,7 +169,9 @@ void list_engines()
     options.domain = settings.domain;
     for (const engine::Kind &kind : engine::ENGINES)
         std::printf("%-18s %s (%s)\n", kind.name, kind.what,
-                    kind.takes_part(options) ? engine::name_of(kind.promise(options)) : "not here");
+                    kind.takes_part(options)
+                        ? engine::name_of(kind.promise(options), options.domain)
+                        : "not here");
     std::exit(0);
 }
 

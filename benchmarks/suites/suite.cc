@@ -127,30 +127,31 @@ char *Sides::target() const
 
 void Sides::fill()
 {
-    const auto write = [&](uint64_t offset, uint32_t bytes) {
-        const uint32_t from = random_source();
-        for (const auto &side : sides_)
-            side->engine->write(offset, source() + from, bytes);
-    };
-    const auto sync = [&] {
+    std::vector<engine::Operation> writes;
+    const auto flush = [&] {
         bench::stop_if_asked();
-        for (const auto &side : sides_)
+        for (const auto &side : sides_) {
+            side->engine->run(writes.data(), writes.size(), source(), target());
             side->engine->sync();
+        }
+        writes.clear();
     };
     for (uint64_t offset = 0; offset < options_.bytes; offset += MAX_BYTES) {
-        write(offset,
-              static_cast<uint32_t>(std::min<uint64_t>(MAX_BYTES, options_.bytes - offset)));
-        sync();
+        const uint64_t n = std::min<uint64_t>(MAX_BYTES, options_.bytes - offset);
+        writes.push_back({offset, static_cast<uint32_t>(n), random_source(), 0});
+        flush();
     }
-    for (uint64_t page = 0; page < options_.bytes && options_.domain != engine::Domain::disk;
-         page += PAGE) {
+    if (options_.domain == engine::Domain::disk)
+        return;
+    for (uint64_t page = 0; page < options_.bytes; page += PAGE) {
         const uint64_t first = random_numbers() % (PAGE / SLICE),
                        slices = 1 + random_numbers() % (PAGE / SLICE - first);
-        write(page + first * SLICE, static_cast<uint32_t>(slices * SLICE));
-        if (page / PAGE % 64 == 63)
-            sync();
+        writes.push_back(
+            {page + first * SLICE, static_cast<uint32_t>(slices * SLICE), random_source(), 0});
+        if (writes.size() == 64)
+            flush();
     }
-    sync();
+    flush();
 }
 
 std::vector<std::vector<double>>
@@ -232,7 +233,8 @@ void Sides::report(const char *suite, const Cell &cell, const char *metric,
         std::sort(sorted.begin(), sorted.end());
         for (size_t round = 0; round < values[side].size(); round++)
             ratios.push_back(values[side][round] / values[0][round]);
-        put(suite, sides_[side]->kind->name, engine::name_of(sides_[side]->promise), cell, metric,
+        put(suite, sides_[side]->kind->name,
+            engine::name_of(sides_[side]->promise, options_.domain), cell, metric,
             quantile(sorted, 0.5), (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2,
             bench::median(ratios));
     }
