@@ -137,8 +137,9 @@ class Measurement
                 std::sort(of_rounds.begin(), of_rounds.end());
                 const double value = quantile(all[side], share);
                 put("latency", sides_.kind(side).name,
-                    engine::name_of(sides_.kind(side).promise(options)), cell, metric, value,
-                    (quantile(of_rounds, 0.75) - quantile(of_rounds, 0.25)) / 2, value / of_floor);
+                    engine::name_of(sides_.kind(side).promise(options), options.domain), cell,
+                    metric, value, (quantile(of_rounds, 0.75) - quantile(of_rounds, 0.25)) / 2,
+                    value / of_floor);
             }
         }
     }

@@ -226,18 +226,24 @@ void Sides::check_content() const
 void Sides::report(const char *suite, const Cell &cell, const char *metric,
                    const std::vector<std::vector<double>> &values) const
 {
-    for (size_t side = 0; side < count(); side++) {
-        std::vector<double> sorted = values[side], ratios;
-        if (sorted.empty())
-            continue;
-        std::sort(sorted.begin(), sorted.end());
-        for (size_t round = 0; round < values[side].size(); round++)
-            ratios.push_back(values[side][round] / values[0][round]);
-        put(suite, sides_[side]->kind->name,
-            engine::name_of(sides_[side]->promise, options_.domain), cell, metric,
-            quantile(sorted, 0.5), (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2,
-            bench::median(ratios));
-    }
+    for (size_t side = 0; side < count(); side++)
+        put_rounds(suite, sides_[side]->kind->name,
+                   engine::name_of(sides_[side]->promise, options_.domain), cell, metric,
+                   values[side], values[0]);
+}
+
+void put_rounds(const char *suite, const std::string &engine, const std::string &guarantee,
+                const Cell &cell, const char *metric, const std::vector<double> &values,
+                const std::vector<double> &of_floor)
+{
+    if (values.empty())
+        return;
+    std::vector<double> sorted = values, ratios;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t round = 0; round < values.size(); round++)
+        ratios.push_back(values[round] / of_floor[round]);
+    put(suite, engine, guarantee, cell, metric, quantile(sorted, 0.5),
+        (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2, bench::median(ratios));
 }
 
 void put(const char *suite, const std::string &engine, const std::string &guarantee,

@@ -92,6 +92,11 @@ constexpr size_t MAX_BYTES = 1 << 20; /* of an operation */
 void put(const char *suite, const std::string &engine, const std::string &guarantee,
          const Cell &cell, const char *metric, double value, double spread, double ratio);
 
+/* The row of an engine: the median of its rounds, their spread, and the median of their ratios to the floor's. */
+void put_rounds(const char *suite, const std::string &engine, const std::string &guarantee,
+                const Cell &cell, const char *metric, const std::vector<double> &values,
+                const std::vector<double> &of_floor);
+
 double ns_of(const std::function<void()> &what);
 
 /* A line of progress to stderr, with the seconds since the start. */
