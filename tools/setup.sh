@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc g++ libc6-dev meson ninja-build pkg-config libpmem-dev libsqlite3-dev)
 # shellcheck disable=SC2034
-TEST_PACKAGES=(cmake libgtest-dev libfuse3-dev attr e2fsprogs xfsprogs rsync sqlite3 zsh)
+TEST_PACKAGES=(cmake libgtest-dev libpmemobj-dev libfuse3-dev attr e2fsprogs xfsprogs rsync sqlite3 zsh)
 command -v go >/dev/null || TEST_PACKAGES+=(golang-go)
 
 # A line of progress, with the seconds since the start.
