@@ -28,7 +28,7 @@ namespace
 {
 
 const std::vector<Suite> SUITES = {
-    RANDOM, SYNC, THREADS, LATENCY, TRANSACTIONS,
+    RANDOM, SYNC, THREADS, LATENCY, TRANSACTIONS, UNMAP, RECOVERY,
 };
 
 /* Two homes, a copy in memory, logs: what an engine takes at most, in sizes of its file, and besides. */

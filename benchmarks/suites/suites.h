@@ -8,7 +8,7 @@
 namespace suite
 {
 
-extern const Suite LATENCY, RANDOM, SYNC, THREADS, TRANSACTIONS;
+extern const Suite LATENCY, RANDOM, RECOVERY, SYNC, THREADS, TRANSACTIONS, UNMAP;
 
 } // namespace suite
 
