@@ -13,6 +13,21 @@ using namespace early_lab;
 namespace
 {
 
+// Its content is four times what snapshots may take.
+class LargeEarlyFile : public EarlyFile
+{
+  protected:
+    ato_options opt_of_large()
+    {
+        content = pattern(1024 * PAGE, 1);
+        write_file(file, content);
+        ato_options o = opt();
+        o.snapshot_bytes = 1 << 20;
+        o.max_size = content.size();
+        return o;
+    }
+};
+
 // Any calls, in any order; and the file is what the last of them have made of it, for each way to end.
 TEST_F(EarlyFile, KeepsAllInAnyOrderOfCalls)
 {
@@ -193,15 +208,9 @@ TEST_F(EarlyFile, ASnapshotFindsItsDataInHoles)
 }
 
 // Then commits are ordinary ones.
-TEST_F(EarlyFile, GoesOnWithoutRoomForCopies)
+TEST_F(LargeEarlyFile, GoesOnWithoutRoomForCopies)
 {
-    ato_options o = opt();
-    o.snapshot_bytes = 1 << 20;
-    const size_t large = 1024 * PAGE;
-    content = pattern(large, 1);
-    write_file(file, content);
-    o.max_size = large;
-    Mapped m(file, o);
+    Mapped m(file, opt_of_large());
     ASSERT_TRUE(m && Snap(m.base)) << m.sentence;
     unsigned ordinary = 0;
     for (unsigned round = 0; round < 12; round++) {
@@ -222,15 +231,9 @@ TEST_F(EarlyFile, GoesOnWithoutRoomForCopies)
 }
 
 // A commit that can be an ordinary one takes no snapshot away to be early.
-TEST_F(EarlyFile, GivesUpNoSnapshotToBeEarly)
+TEST_F(LargeEarlyFile, GivesUpNoSnapshotToBeEarly)
 {
-    ato_options o = opt();
-    o.snapshot_bytes = 1 << 20;
-    const size_t large = 1024 * PAGE;
-    content = pattern(large, 1);
-    write_file(file, content);
-    o.max_size = large;
-    Mapped m(file, o);
+    Mapped m(file, opt_of_large());
     ASSERT_TRUE(m) << m.sentence;
     Snap first(m.base);
     const Bytes seen = first.copy();
