@@ -122,9 +122,9 @@ end:
 static PyObject *map_resize(PyObject *self, PyObject *arg)
 {
     Map *m = (Map *)self;
-    const Py_ssize_t size = PyNumber_AsSsize_t(arg, PyExc_OverflowError), old = map_size(self);
+    Py_ssize_t size, old;
     int r;
-    if ((size == -1 && PyErr_Occurred()) || old < 0)
+    if (!size_take(&size, arg) || (old = map_size(self)) < 0)
         return NULL;
     if (m->exports && size < old) {
         PyErr_SetString(PyExc_BufferError,
@@ -372,7 +372,7 @@ static PyObject *map_close(PyObject *self, PyObject *args, PyObject *names)
 static PyObject *map_exit(PyObject *self, PyObject *args)
 {
     Map *m = (Map *)self;
-    const bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+    const bool failed = has_raised(args);
     /* The exception's frames may have a memoryview. It is the one to be seen; the map is closed when they go. */
     if (failed && m->exports && m->at && m->forks == forks)
         return map_discard(self, NULL);

@@ -94,6 +94,17 @@ PyObject *itself(PyObject *self, PyObject *none)
     return self;
 }
 
+bool size_take(Py_ssize_t *size, PyObject *arg)
+{
+    *size = PyNumber_AsSsize_t(arg, PyExc_OverflowError);
+    return *size != -1 || !PyErr_Occurred();
+}
+
+bool has_raised(PyObject *args)
+{
+    return PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+}
+
 void free_object(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);

@@ -60,6 +60,12 @@ PyObject *fail(const Map *m, int number);
 PyObject *itself(PyObject *self, PyObject *none);
 void free_object(PyObject *self);
 
+/* Takes the argument of resize(); false with an exception. Its conversion may have closed the map. */
+bool size_take(Py_ssize_t *size, PyObject *arg);
+
+/* Whether these arguments of __exit__() tell an exception. */
+bool has_raised(PyObject *args);
+
 /* ---- bytes.c: [], and reading into a buffer, for all three types ---- */
 
 /* Copies n bytes at an offset to memory, or from there; false with an exception. */

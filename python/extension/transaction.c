@@ -125,7 +125,7 @@ static PyObject *transaction_enter(PyObject *self, PyObject *none)
 static PyObject *transaction_exit(PyObject *self, PyObject *args)
 {
     Transaction *t = (Transaction *)self;
-    const bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+    const bool failed = has_raised(args);
     if (!is_callers(t))
         return NULL;
     /* In a child of fork nothing can be committed, and an exception is the one to be seen. */
@@ -237,9 +237,9 @@ static PyObject *transaction_read_into(PyObject *self, PyObject *args, PyObject 
 static PyObject *transaction_resize(PyObject *self, PyObject *arg)
 {
     Transaction *t = (Transaction *)self;
-    const Py_ssize_t size = PyNumber_AsSsize_t(arg, PyExc_OverflowError);
+    Py_ssize_t size;
     int r;
-    if ((size == -1 && PyErr_Occurred()) || !is_open(t))
+    if (!size_take(&size, arg) || !is_open(t))
         return NULL;
     IN_TRANSACTION(t, r = ato_tx_ftruncate(t->tx, t->map->at, size));
     t->resized = true;
