@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory of SQLite's locks on a database (locks.h); `ato top` and `ato info` look at it, too. */
+/* The layout of the memory in which processes share SQLite's locks on a database (locks.h). `ato top` and `ato info` read it, too. */
 #ifndef ATO_SQLITE_LOCK_WORDS_H
 #define ATO_SQLITE_LOCK_WORDS_H
 
@@ -29,7 +29,7 @@ struct line {
     uint64_t ticket; /* of a writer that waits; 0 */
     uint32_t asleep; /* 1: it sleeps, and this is its futex */
     uint32_t woke;   /* its commits beside readers */
-    /* Of the connection, for those that look: */
+    /* Of the connection, for `ato top`: */
     uint32_t pid;
     uint32_t waits;
     uint64_t since; /* when it got the write lock, or began to wait */

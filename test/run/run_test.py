@@ -296,13 +296,13 @@ class Run(unittest.TestCase):
     def test_other_files_are_untouched(self):
         got, err = self.say(ATO, 'run', '--path', self.dir + '/other', SUBJECT, self.file, 'half', 'kill')
         self.assertEqual(got, KILLED)
-        self.assertRegex(err, f'^ato: .*/subject {NO_FILE}: .* none is at or below {self.dir}/other \\(--path\\)\n$')
+        self.assertRegex(err, f'^ato: .*/subject {NO_FILE}: it mapped none that is at or below {self.dir}/other \\(--path\\)\n$')
         self.assertEqual(self.pages(), 8 * 'b' + 8 * 'a')
         self.fill(b'a')
-        self.assertIn(f'{NO_FILE}: those that it mapped are below /dev', self.say(ATO, 'run', SUBJECT, self.file, 'half')[1])
+        self.assertIn(f'{NO_FILE}: it mapped only files below /dev', self.say(ATO, 'run', SUBJECT, self.file, 'half')[1])
 
     def test_says_that_nothing_was_mapped(self):
-        self.assertRegex(self.say(ATO, 'run', 'true')[1], f'^ato: true {NO_FILE}: it made no .* by the C library .*\n$')
+        self.assertRegex(self.say(ATO, 'run', 'true')[1], f'^ato: true {NO_FILE}: it did not ask the C library .*\n$')
         self.assertEqual(self.say(ATO, 'run', '--require', 'true')[0], 123)
 
     def test_what_cannot_be_served_is_an_ordinary_mapping_or_an_error(self):

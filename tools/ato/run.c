@@ -27,20 +27,18 @@ static void report(const struct preloaded_end *end, const char *program)
         warnx("%s mapped no file through libato: %s", program,
               *end->obstacle ? end->obstacle : "the dynamic linker did not load libato into it");
     else if (!r->reached)
-        warnx(
-            "%s mapped no file through libato: it made no shared, writable mapping of a file by "
-            "the C library (what a program maps by its own system calls, as in Go, is not served)",
-            program);
-    else if (r->wanted)
-        warnx("%s mapped no file through libato: of those that it mapped none could be served",
+        warnx("%s mapped no file through libato: it did not ask the C library for a shared, "
+              "writable mapping of a file (mappings by system calls of its own, as in Go, are not "
+              "served)",
               program);
+    else if (r->wanted)
+        warnx("%s mapped no file through libato: none of its mappings could be served", program);
     else if (paths && *paths)
-        warnx("%s mapped no file through libato: of those that it mapped none is at or below %s "
-              "(--path)",
+        warnx("%s mapped no file through libato: it mapped none that is at or below %s (--path)",
               program, paths);
     else
-        warnx("%s mapped no file through libato: those that it mapped are below /dev, or by their "
-              "names memory of running programs; --path FILE includes one",
+        warnx("%s mapped no file through libato: it mapped only files below /dev, or files that "
+              "are known for sharing memory, as lock.mdb of LMDB; --path FILE includes such a file",
               program);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The write lock of an SQLite database: who has it, since when, and who waits. It is in memory that the processes share
- * (lib/sqlite/locks.h), which is only read. */
+/* The write lock of an SQLite database: which process has it, since when, and which wait. Reads the memory that these processes share
+ * (lib/sqlite/lock_words.h), and changes nothing. */
 #ifndef ATO_TOOLS_WRITE_LOCK_H
 #define ATO_TOOLS_WRITE_LOCK_H
 
@@ -14,18 +14,18 @@ struct json;
 struct lock_user {
     uint64_t owner;          /* in its words */
     struct look_holder name; /* .slot: its door */
-    bool holds;              /* one of them has the write lock */
-    unsigned waiting;
-    uint64_t held, waited; /* until now, if one holds it; if some wait, the longest */
-    /* Of the connections that are open; the longest: also of what is not over. */
+    bool holds;              /* one of its connections has the write lock */
+    unsigned waiting;        /* how many of them wait */
+    uint64_t held, waited; /* until now: of the one that has it; of those that wait, the longest */
+    /* Of all holds and waits of the connections that are open. The longest ones may not be over. */
     uint64_t holds_ended, waits, longest_hold, longest_wait;
 };
 
 struct write_lock {
-    bool is_known;  /* processes share it in memory, and that could be read */
-    unsigned count; /* of these processes that live */
+    bool is_known;  /* there is such memory, and it could be read */
+    unsigned count; /* of the processes that live */
     struct lock_user users[DOORS];
-    /* Of all since the first one came, in nanoseconds: */
+    /* Of all processes since the first one came: */
     uint64_t holds, waits, longest_hold, longest_wait;
 };
 
