@@ -8,6 +8,7 @@ namespace engine
 
 const std::vector<Kind> ENGINES = {
     FLOOR, RAW, ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM, PMEMOBJ, MSYNC, PWRITE,
+    HYBRID_LOG, HYBRID_UNDO, HYBRID_REDO,
 };
 
 const Kind &kind(const std::string &name)

@@ -10,6 +10,9 @@ namespace engine
 
 /* The first is the one that ratios are to. */
 extern const Kind FLOOR;
+extern const Kind HYBRID_LOG;
+extern const Kind HYBRID_REDO;
+extern const Kind HYBRID_UNDO;
 extern const Kind RAW;
 extern const Kind ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM;
 extern const Kind PMEMOBJ;
