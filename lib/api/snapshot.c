@@ -91,7 +91,7 @@ static int number_by_writing(const struct file *f)
 {
     char name[32];
     snprintf(name, sizeof(name), "/proc/self/fd/%d", f->pairing.original);
-    const int fd = open(name, O_RDWR | O_CLOEXEC);
+    const int fd CLOSING = open(name, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return report_error(EACCES,
                             "no snapshots of %s are taken yet: the first one has to be taken by a "
@@ -100,7 +100,6 @@ static int number_by_writing(const struct file *f)
     void *base = ato_mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     int r = base == MAP_FAILED || number_commits(table_find(base)->file) < 0 ? -1 : 0;
     KEEP_ERRNO();
-    close(fd);
     if (base != MAP_FAILED && ato_munmap(base, PAGE_BYTES, ATO_UNMAP_FAST) < 0)
         r = -1;
     return r;

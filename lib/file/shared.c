@@ -271,14 +271,12 @@ int shared_is_used(const uint8_t id[16], const struct trust *file)
         if (r == 0 && strncmp(all[i]->d_name, name + 1, n) == 0 &&
             fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
             ownership_maker(file, &st)) {
-            const int fd =
+            const int fd CLOSING =
                 fsops->shm_open(path + strlen("/dev/shm"), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
             const enum locks_answer lives = fd < 0 ? LOCKS_FAILED : locks_ask(fd, 0, 1);
             r = lives == LOCKS_FAILED && errno != ENOENT
                     ? report_errno(errno, "cannot look at the shared memory %s", path)
                     : lives == LOCKS_TAKEN;
-            if (fd >= 0)
-                close(fd);
         }
         free(all[i]);
     }

@@ -26,10 +26,8 @@ int domain_has_auto_flush(void)
         if (strncmp(e->d_name, "region", 6) != 0)
             continue;
         (void)snprintf(path, sizeof(path), "%s/%s/persistence_domain", place, e->d_name);
-        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        const int fd CLOSING = open(path, O_RDONLY | O_CLOEXEC);
         const ssize_t n = fd < 0 ? -1 : read(fd, is, sizeof(is));
-        if (fd >= 0)
-            close(fd);
         has = n >= 9 && memcmp(is, "cpu_cache", 9) == 0;
         if (!has)
             break;

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <unistd.h>
 
 enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
 
@@ -27,6 +28,15 @@ enum report_level { REPORT_ERROR = 0, REPORT_WARNING = 1, REPORT_INFO = 2 };
 static inline void report_restore(const int *kept)
 {
     errno = *kept;
+}
+
+/* After the name of a descriptor, or -1: closes it at the end of the block. Keeps errno. */
+#define CLOSING __attribute__((cleanup(report_close)))
+static inline void report_close(const int *fd)
+{
+    KEEP_ERRNO();
+    if (*fd >= 0)
+        close(*fd);
 }
 
 /* Returns what strerror(3) says, and which limit or attribute may be the cause if that does not tell. It is the thread's, until its

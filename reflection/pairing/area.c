@@ -34,12 +34,8 @@ int area_read(int lock, struct manifest_record *record, struct manifest_sizes *s
 
 int area_read_at(const struct folder *f, const char *manifest, struct manifest_record *record)
 {
-    const int fd = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    const int found = fd < 0 ? -1 : area_read(fd, record, NULL, NULL);
-    KEEP_ERRNO();
-    if (fd >= 0)
-        close(fd);
-    return found;
+    const int fd CLOSING = openat(f->fd, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? -1 : area_read(fd, record, NULL, NULL);
 }
 
 int area_note_own(int lock, struct manifest_record *record)

@@ -37,7 +37,7 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
 {
     char unfinished[NAME_MAX + 1];
     uint64_t random;
-    int fd = -1;
+    int fd CLOSING = -1;
     if (identity_random(&random, sizeof(random)) < 0)
         return -1;
     if (snprintf(unfinished, sizeof(unfinished), "%s.%016" PRIx64 UNFINISHED, name, random) >
@@ -53,8 +53,6 @@ int folder_make(int around, const char *name, const struct trust *like, bool is_
         (errno == EEXIST || errno == ENOTEMPTY || errno == ENOENT))
         r = 0;
     KEEP_ERRNO();
-    if (fd >= 0)
-        close(fd);
     (void)fsops->unlinkat(around, unfinished,
                           is_folder ? AT_REMOVEDIR : 0); /* if it has that name yet */
     return r;
@@ -69,17 +67,11 @@ static int make_folder(const struct folder *f)
     const char *slash = strrchr(f->path, '/');
     snprintf(around, sizeof(around), "%.*s", slash == f->path ? 1 : (int)(slash - f->path),
              f->path);
-    const int fd = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
+    const int fd CLOSING = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
         return -1;
-    int r = fstat(fd, &st);
-    if (r == 0) {
-        const struct trust like = {st.st_uid, st.st_gid, ownership_mode(fd, st.st_mode)};
-        r = folder_make(fd, slash + 1, &like, true);
-    }
-    KEEP_ERRNO();
-    close(fd);
-    return r;
+    const struct trust like = {st.st_uid, st.st_gid, ownership_mode(fd, st.st_mode)};
+    return folder_make(fd, slash + 1, &like, true);
 }
 
 /* Puts the note into a folder that was just made. If that fails, the folder is as good. It is no content: nothing waits for it to be
@@ -102,14 +94,13 @@ static void write_note(const struct folder *f)
         "removed.\n";
     struct stat st;
     KEEP_ERRNO();
-    const int fd = fsops->create(f->fd, FOLDER_NOTE, O_WRONLY | O_EXCL, 0600);
+    const int fd CLOSING = fsops->create(f->fd, FOLDER_NOTE, O_WRONLY | O_EXCL, 0600);
     if (fd < 0)
         return;
     if (fstat(f->fd, &st) == 0)
         (void)ownership_give(&(struct trust){st.st_uid, st.st_gid, st.st_mode & 0744}, fd);
     const ssize_t ignored = write(fd, note, sizeof(note) - 1);
     (void)ignored;
-    close(fd);
 }
 
 void folder_follow(const struct folder *f)
@@ -119,12 +110,11 @@ void folder_follow(const struct folder *f)
         fstatat(f->fd, "..", &around, 0) < 0 ||
         (st.st_uid == around.st_uid && st.st_gid == around.st_gid && st.st_mode == around.st_mode))
         return;
-    const int fd = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd CLOSING = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
     const struct trust like = {around.st_uid, around.st_gid, ownership_mode(fd, around.st_mode)};
     (void)ownership_give(&like, f->fd);
-    close(fd);
 }
 
 static int check_trust(struct folder *f)
@@ -271,12 +261,9 @@ int folder_reopen(int fd, int access)
 
 void *folder_map(int fd, int access, size_t n, off_t at)
 {
-    const int own = folder_reopen(fd, access);
+    const int own CLOSING = folder_reopen(fd, access);
     const int prot = access == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
     void *map = domain_map(PERSIST_PMEM, NULL, n, prot, own < 0 ? fd : own, at);
-    KEEP_ERRNO();
-    if (own >= 0)
-        close(own);
     return map == MAP_FAILED ? NULL : map;
 }
 
@@ -348,15 +335,12 @@ int folder_sync_name(struct folder *f, bool marks)
     char mark[MARK_BYTES];
     if (folder_is_marked(f))
         return 0;
-    const int parent = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int parent CLOSING = openat(f->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const int result = parent < 0 ? -1 : fsops_fsync(parent);
     if (result < 0)
         report_errno(errno, "cannot sync the folder around the reflection folder %s", f->path);
     else if (marks && make_mark(f, mark)) /* if it fails, the next birth syncs again */
         (void)fsops->fsetxattr(f->fd, NAMED, mark, strlen(mark), 0);
-    KEEP_ERRNO();
-    if (parent >= 0)
-        close(parent);
     return result;
 }
 

@@ -223,11 +223,10 @@ static uint8_t boot[16];
 static void read_boot(void)
 {
     char text[64] = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const int fd CLOSING = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     ssize_t n = read(fd, text, sizeof(text) - 1);
-    close(fd);
     const char *at = text;
     for (int i = 0; n > 0 && i < 16 && sscanf(at, "%2hhx", &boot[i]) == 1; i++)
         at += at[2] == '-' ? 3 : 2;

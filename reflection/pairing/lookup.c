@@ -191,9 +191,9 @@ static int source_was_plain(const struct pairing *pr, const struct attribute *a,
         return report_error(ENOMEM, "no memory to look for the source of %s", pr->path);
     f->fd = -1;
     for (unsigned i = 0; plain == 0 && !knows && (there = next_folder(pr, a, wish, &i, f)) != 0;) {
-        const int fd = there < 0 ? -1
-                                 : folder_open_file(f, n.manifest, O_RDONLY, &pr->identity.trust,
-                                                    "the manifest");
+        const int fd CLOSING = there < 0 ? -1
+                                         : folder_open_file(f, n.manifest, O_RDONLY,
+                                                            &pr->identity.trust, "the manifest");
         if (fd < 0) {
             plain = there < 0 || errno != ENOENT ? -1 : 0;
             continue;
@@ -210,8 +210,6 @@ static int source_was_plain(const struct pairing *pr, const struct attribute *a,
                     r.inode == a->inode && identity_unwritten(&pr->identity, &r);
             plain = knows && !holds && named && st.st_mode && r.state == MANIFEST_CLEAN;
         }
-        KEEP_ERRNO();
-        close(fd);
     }
     folder_close(f);
     return plain;

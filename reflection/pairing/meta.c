@@ -113,7 +113,8 @@ int meta_find_beyond(int reflection, uint64_t size, uint64_t *page)
 int meta_holds_slices(const struct folder *f, uint64_t number)
 {
     const struct pairing_names n = pairing_names(number);
-    int fd = openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd CLOSING =
+        openat(f->fd, n.reflection, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
     uint64_t page;
@@ -134,8 +135,5 @@ int meta_holds_slices(const struct folder *f, uint64_t number)
                                                                            : log_holds_records(fd);
     if (result < 0)
         folder_error(f, n.reflection, "cannot read the bitmaps of the reflection");
-    KEEP_ERRNO();
-    if (fd >= 0)
-        close(fd);
     return result;
 }

@@ -166,14 +166,12 @@ static int visit(void *arg, const char *name)
 {
     struct search *s = arg;
     const uint64_t number = pairing_number(name);
-    const int fd = number ? open_manifest(s->folder, name) : -1;
+    const int fd CLOSING = number ? open_manifest(s->folder, name) : -1;
     if (fd < 0) /* one that may not be opened is not the caller's */
         return !number || errno == ENOENT || errno == EACCES || errno == EPERM || errno == ELOOP
                    ? 0
                    : folder_error(s->folder, name, "cannot open the manifest");
     const enum orphan_finding found = orphan_look(s->folder, s->of, number, fd);
-    KEEP_ERRNO();
-    close(fd);
     if (found == ORPHAN_BEGUN || (found > ORPHAN_NONE && s->found == ORPHAN_NONE)) {
         s->found = found;
         s->number = number;
@@ -200,14 +198,12 @@ static int visit_copy(void *arg, const char *name)
     const struct folder *f = arg;
     const uint64_t number = pairing_number(name);
     struct manifest_record r;
-    const int fd = number ? open_manifest(f, name) : -1;
+    const int fd CLOSING = number ? open_manifest(f, name) : -1;
     if (fd < 0)
         return number != 0;
     const int found = area_read(fd, &r, NULL, NULL);
-    const bool may = found < 0 || (found == MANIFEST_VALID && r.state != MANIFEST_DEPLOYED &&
-                                   area_is_copy(fd, &r) && orphan_holds(f, number, fd, &r, -1));
-    close(fd);
-    return may;
+    return found < 0 || (found == MANIFEST_VALID && r.state != MANIFEST_DEPLOYED &&
+                         area_is_copy(fd, &r) && orphan_holds(f, number, fd, &r, -1));
 }
 
 bool orphan_any(const struct folder *f)

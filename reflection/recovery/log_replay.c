@@ -195,7 +195,7 @@ static int rewrite_header(const struct pairing *pr, int fd)
 int log_recover_size(struct pairing *pr)
 {
     struct log_range range;
-    const int fd =
+    const int fd CLOSING =
         folder_open_file(&pr->folder, pr->names.reflection, O_RDWR, &pr->identity.trust, "the log");
     if (fd < 0)
         return errno != ENOENT
@@ -220,8 +220,6 @@ int log_recover_size(struct pairing *pr)
     /* explorer: tear word survives: the records say the size until log_recover() is done, and settle_manifest() came before that. */
     if (r == 0 && range.size != LOG_NO_SIZE)
         persist_store_word(&pr->persist, word, manifest_encode_size(range.size));
-    KEEP_ERRNO();
-    close(fd);
     return r;
 }
 

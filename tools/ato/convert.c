@@ -30,7 +30,7 @@ static void bear(struct outcome *o, int format, int domain, const char *folder)
                                         .max_size = 1,
                                         .reflection_dir = folder};
     struct ato_stat st = {.struct_size = sizeof(st)};
-    const int fd = look_open(o->name, O_RDWR);
+    const int fd CLOSING = look_open(o->name, O_RDWR);
     if (fd < 0) {
         outcome_set(o, BLIND,
                     "cannot open it for writing, which is needed to give it a reflection: %s",
@@ -43,7 +43,6 @@ static void bear(struct outcome *o, int format, int domain, const char *folder)
     const bool logged = st.format == ATO_FORMAT_LOG; /* so it is made plain again */
     if (at != MAP_FAILED && ato_munmap(at, 1, logged ? ATO_UNMAP_SPATIAL : ATO_UNMAP_FAST) < 0)
         outcome_set(o, FAILED, "%s", ato_errormsg());
-    close(fd);
     if (o->result <= DONE && logged)
         outcome_set(o, REFUSED, has_log);
     else if (o->result <= DONE && st.format != options.format)

@@ -181,14 +181,14 @@ static int copy_mapped(struct copied *c, const struct look *l, int fd, struct sq
 static int copy_once(struct copied *c, const struct look *l, bool writes)
 {
     char header[MASK_HEADER] = {0};
-    const int fd = look_open(c->o.name, writes ? O_RDWR : O_RDONLY);
+    const int fd CLOSING = look_open(c->o.name, writes ? O_RDWR : O_RDONLY);
     if (fd < 0) {
         (void)fail_at(c, "cannot open it");
         c->o.result = BLIND;
         return -1;
     }
-    /* Most of SQLite's locks need a descriptor that can write. */
-    const int own = writes ? -1 : look_open(c->o.name, O_RDWR);
+    /* Most of SQLite's locks need a descriptor that can write. The close of both gives the locks back. */
+    const int own CLOSING = writes ? -1 : look_open(c->o.name, O_RDWR);
     struct sqlite_hold hold = {
         .fd = own >= 0 ? own : fd, .writable = writes || own >= 0, .path = c->o.name};
     /* A database is held from before it is mapped until it is unmapped: otherwise SQLite could change its length meanwhile. */
@@ -197,10 +197,6 @@ static int copy_once(struct copied *c, const struct look *l, bool writes)
                 : hold_database(c, &hold, header, l->state == LOOK_PLAIN);
     if (r == 0)
         r = copy_mapped(c, l, fd, &hold);
-    /* This gives the locks back. */
-    close(fd);
-    if (own >= 0)
-        close(own);
     return r;
 }
 

@@ -160,7 +160,7 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
     const bool prefers_file = request->prefer == PREFER_FILE;
     struct ato_options options = deploy_options(l);
     options.flags = prefers_file ? ATO_PREFER_FILE : request->prefer ? ATO_PREFER_REFLECTION : 0;
-    int fd = look_open(d->o.name, O_RDWR);
+    const int fd CLOSING = look_open(d->o.name, O_RDWR);
     if (fd < 0) {
         outcome_set(&d->o, BLIND, "cannot open it for writing: %s%s", report_reason(errno),
                     errno == EACCES ? "; only a user that may write to the file can deploy it"
@@ -195,7 +195,6 @@ static void make_plain(struct deployed *d, const struct look *l, const struct to
         (void)ato_munmap(at, length,
                          l->manifest.found == MANIFEST_VALID ? ATO_UNMAP_FAST : ATO_UNMAP_SPATIAL);
     }
-    close(fd);
 }
 
 /* The user has to say which bytes are right; a copy has only the file's. */

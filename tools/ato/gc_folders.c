@@ -95,7 +95,7 @@ static void note_file(void *arg, const char *path, enum tree_kind kind, int erro
     (void)error;
     if (kind != TREE_FILE || lstat(path, &st) < 0 || !seen_has(&s->inodes, 0, st.st_ino))
         return;
-    int fd = look_open(path, O_RDONLY);
+    const int fd CLOSING = look_open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return;
     const bool known = fd >= 0 && identity_of(fd, &identity) == 0;
@@ -111,8 +111,6 @@ static void note_file(void *arg, const char *path, enum tree_kind kind, int erro
                  folder.st_dev == st.st_dev)
             p->reused = true;
     }
-    if (fd >= 0)
-        close(fd);
 }
 
 /* ---- pairings ---- */

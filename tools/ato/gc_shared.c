@@ -222,11 +222,10 @@ void gc_shared_locks(int database)
             mask_lock(database, F_WRLCK) < 0)
             continue;
         snprintf(object, sizeof(object), "/%s", e->d_name);
-        const int fd = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+        /* Its close ends the lease. */
+        const int fd CLOSING = fsops->shm_open(object, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
         if (fd >= 0 && judge_users(fd, e->d_name, &why) == GC_USELESS)
             (void)fsops->shm_unlink(object);
-        if (fd >= 0)
-            close(fd); /* ends the lease */
     }
     (void)mask_lock(database, F_UNLCK);
     if (folder)

@@ -64,10 +64,8 @@ void look_holder_find(struct look_holder *h, uint32_t pid, const struct stat *op
     if (pid == 0 || !has_open(pid, opened))
         return;
     snprintf(path, sizeof(path), "/proc/%u/comm", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd CLOSING = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, h->command, sizeof(h->command) - 1) : -1;
-    if (fd >= 0)
-        close(fd);
     if (n <= 0)
         return;
     if (h->command[n - 1] == '\n')
@@ -107,11 +105,9 @@ int look_holders(const struct look_manifest *m, struct look_holders *h)
     h->attaching = locked;
     static struct shared_slot slots[MANIFEST_SLOTS];
     struct shared_header header;
-    const int fd = m->found == MANIFEST_VALID ? look_shared(&m->record, &header) : -1;
+    const int fd CLOSING = m->found == MANIFEST_VALID ? look_shared(&m->record, &header) : -1;
     const bool known =
         fd >= 0 && pread(fd, slots, sizeof(slots), SHARED_SLOTS_AT) == (ssize_t)sizeof(slots);
-    if (fd >= 0)
-        close(fd);
     for (at = 1; (locked = next_locked(m->fd, &at, &after, 1 + MANIFEST_SLOTS)) == 1; at = after) {
         /* A process that attaches tries to lock all slots together, for a moment. */
         if (after - at == MANIFEST_SLOTS) {

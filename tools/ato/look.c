@@ -197,12 +197,10 @@ int look_folder(struct folder *f, const char *path)
     if (errno != EACCES)
         return errno == ENOENT ? 0 : -1;
     /* No permission, or refused? What can be opened, or is no folder, was refused. */
-    int fd = S_ISDIR(st.st_mode) ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    bool refused = fd >= 0 || !S_ISDIR(st.st_mode);
-    if (fd >= 0)
-        close(fd);
+    const int fd CLOSING =
+        S_ISDIR(st.st_mode) ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
     errno = EACCES;
-    return refused ? -2 : -1;
+    return fd >= 0 || !S_ISDIR(st.st_mode) ? -2 : -1;
 }
 
 /* ---- manifests ---- */

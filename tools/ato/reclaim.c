@@ -16,7 +16,7 @@ static void reclaim(struct outcome *o, const struct look *l)
     const size_t length = l->identity.size ? l->identity.size : 1;
     struct ato_options options = deploy_options(l);
     options.max_size = length;
-    int fd = look_open(o->name, O_RDWR);
+    const int fd CLOSING = look_open(o->name, O_RDWR);
     if (fd < 0) {
         outcome_set(o, BLIND, "cannot open it for writing, which is needed to give space back: %s",
                     report_reason(errno));
@@ -28,7 +28,6 @@ static void reclaim(struct outcome *o, const struct look *l)
         outcome_set(o, FAILED, "%s", ato_errormsg());
     if (at != MAP_FAILED && ato_munmap(at, length, ATO_UNMAP_FAST) < 0)
         outcome_set(o, FAILED, "%s", ato_errormsg());
-    close(fd);
 }
 
 static int do_file(const char *name, const struct tool_request *request, struct json *j)

@@ -5,6 +5,7 @@
 
 #include "lib/api/shared.h"
 #include "lib/file/clock.h"
+#include "reflection/media/report.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -17,14 +18,10 @@ static bool read_words(const struct look *l, struct lock_words *words)
     uint32_t user, random;
     if (shared_memory_find(l->fd, &user, &random) != 1)
         return false;
-    const int fd = shared_memory_open(&l->identity, user, random, O_RDONLY, &h);
-    const bool is_read =
-        fd >= 0 && h.bytes == SHARED_MEMORY_AT + sizeof(*words) &&
-        pread(fd, words, sizeof(*words), SHARED_MEMORY_AT) == (ssize_t)sizeof(*words) &&
-        words->kind == LOCK_WORDS;
-    if (fd >= 0)
-        close(fd);
-    return is_read;
+    const int fd CLOSING = shared_memory_open(&l->identity, user, random, O_RDONLY, &h);
+    return fd >= 0 && h.bytes == SHARED_MEMORY_AT + sizeof(*words) &&
+           pread(fd, words, sizeof(*words), SHARED_MEMORY_AT) == (ssize_t)sizeof(*words) &&
+           words->kind == LOCK_WORDS;
 }
 
 static bool has_door(int fd, uint64_t word)
