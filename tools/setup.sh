@@ -110,6 +110,7 @@ need_newest_sqlite()
 
     wheel="$NEWEST_SQLITE_WHEEL $(python3 -c 'import sys; print(*sys.version_info[:2])')"
     [ "$(cat "$NEWEST_SQLITE.version" 2>/dev/null)" != "$wheel" ] || return 0
+    need_build_folder
     python3 -m pip --version >/dev/null 2>&1 || need_packages python3-pip
     say "fetching $NEWEST_SQLITE_WHEEL"
     rm -rf "$NEWEST_SQLITE"
