@@ -6,6 +6,8 @@
 #include "lib/run/calls.h"
 #include "lib/run/served.h"
 
+#include "reflection/media/report.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -66,24 +68,20 @@ static int resize(struct served *s, off_t size, enum stores_size how)
 
 int call_ftruncate(int fd, off_t size)
 {
-    struct served *s = served_enter_of(fd);
+    struct served *s LEAVING = served_enter_of(fd);
     if (!s)
         return REAL(ftruncate)(fd, size);
-    const int r = is_writable(fd) ? resize(s, size, STORES_EXACTLY) : (errno = EINVAL, -1);
-    served_leave();
-    return r;
+    return is_writable(fd) ? resize(s, size, STORES_EXACTLY) : (errno = EINVAL, -1);
 }
 CALL_ALIAS(ftruncate, ftruncate64);
 
 int call_truncate(const char *path, off_t size)
 {
     served_recover(AT_FDCWD, path);
-    struct served *s = served_enter_path(AT_FDCWD, path);
+    struct served *s LEAVING = served_enter_path(AT_FDCWD, path);
     if (!s)
         return REAL(truncate)(path, size);
-    const int r = access(path, W_OK) == 0 ? resize(s, size, STORES_EXACTLY) : -1;
-    served_leave();
-    return r;
+    return access(path, W_OK) == 0 ? resize(s, size, STORES_EXACTLY) : -1;
 }
 CALL_ALIAS(truncate, truncate64);
 
@@ -113,25 +111,20 @@ static int allocate(struct served *s, int fd, int mode, off_t offset, off_t n)
 
 int call_fallocate(int fd, int mode, off_t offset, off_t n)
 {
-    struct served *s = served_enter_of(fd);
-    if (!s)
-        return REAL(fallocate)(fd, mode, offset, n);
-    const int r = allocate(s, fd, mode, offset, n);
-    served_leave();
-    return r;
+    struct served *s LEAVING = served_enter_of(fd);
+    return s ? allocate(s, fd, mode, offset, n) : REAL(fallocate)(fd, mode, offset, n);
 }
 CALL_ALIAS(fallocate, fallocate64);
 
 int call_posix_fallocate(int fd, off_t offset, off_t n)
 {
     const int before = errno;
-    struct served *s = served_enter_of(fd);
+    struct served *s LEAVING = served_enter_of(fd);
     if (!s)
         return REAL(posix_fallocate)(fd, offset, n);
     int error = allocate(s, fd, 0, offset, n) < 0 ? errno : 0;
     if (error == EOPNOTSUPP) /* the file is long enough, and has no space yet */
         error = 0;
-    served_leave();
     errno = before;
     return error;
 }
@@ -206,18 +199,15 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
 {
     if (!(flags & O_PATH))
         served_recover(folder, path);
-    struct served *s = flags & O_TRUNC ? served_enter_path(folder, path) : NULL;
+    struct served *s LEAVING = flags & O_TRUNC ? served_enter_path(folder, path) : NULL;
     if (!s)
         return served_note(REAL(openat)(folder, path, flags, mode));
     const int fd = served_note(REAL(openat)(folder, path, flags & ~O_TRUNC, mode));
     if (fd >= 0 && is_writable(fd) && resize(s, 0, STORES_EXACTLY) < 0) {
-        const int error = errno;
+        KEEP_ERRNO();
         REAL(close)(fd);
-        errno = error;
-        served_leave();
         return -1;
     }
-    served_leave();
     return fd;
 }
 
@@ -263,7 +253,7 @@ static FILE *open_stream(const char *path, const char *mode, FILE *stream)
     const bool cuts =
         path && mode && *mode == 'w' && !strchr(mode, 'x') && strlen(mode) < sizeof(other) - 1;
     served_recover(AT_FDCWD, path);
-    struct served *s = cuts ? served_enter_path(AT_FDCWD, path) : NULL;
+    struct served *s LEAVING = cuts ? served_enter_path(AT_FDCWD, path) : NULL;
     if (s) {
         (void)snprintf(other, sizeof(other), "r+%s", mode + 1);
         mode = other;
@@ -272,13 +262,10 @@ static FILE *open_stream(const char *path, const char *mode, FILE *stream)
     if (opened)
         (void)served_note(fileno(opened));
     if (opened && s && resize(s, 0, STORES_EXACTLY) < 0) {
-        const int error = errno;
+        KEEP_ERRNO();
         (void)REAL(fclose)(opened);
-        errno = error;
-        opened = NULL;
+        return NULL;
     }
-    if (s)
-        served_leave();
     return opened;
 }
 
@@ -422,12 +409,9 @@ CALL_ALIAS(freopen, freopen64);
 /* Before a lock is given back, or (not all) becomes one that others may have, too: they expect to see what was stored. */
 static void give_lock(int fd, bool all)
 {
-    struct served *s = served_enter_of(fd);
-    if (!s)
-        return;
-    if (all || has_lock(fd, " WRITE "))
+    struct served *s LEAVING = served_enter_of(fd);
+    if (s && (all || has_lock(fd, " WRITE ")))
         (void)served_commit_file(s);
-    served_leave();
 }
 
 int call_flock(int fd, int operation)

@@ -56,6 +56,14 @@ void served_leave(void);
 struct served *served_enter_of(int fd);
 struct served *served_enter_path(int folder, const char *path);
 
+/* After the name of what these return: calls served_leave() at the end of the block, unless it is NULL. */
+#define LEAVING __attribute__((cleanup(served_leave_if)))
+static inline void served_leave_if(struct served **s)
+{
+    if (*s)
+        served_leave();
+}
+
 /* After the program has got a descriptor (below 0: it has got none): served_enter_of() answers at once for those that are not of a file
  * which is served. Descriptors that the program gets by raw system calls are not known. Returns fd; keeps errno. */
 int served_note(int fd);

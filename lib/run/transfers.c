@@ -54,8 +54,8 @@ static bool move(char *at, const struct iovec *v, size_t n, bool is_write)
 }
 
 /* Returns the bytes that were moved; -1 with errno. */
-static ssize_t try_transfer(struct served *s, int fd, const struct iovec *v, int count,
-                            off_t offset, bool is_write)
+static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int count, off_t offset,
+                        bool is_write)
 {
     const int access = REAL(fcntl)(fd, F_GETFL);
     if (access < 0 || access & O_PATH || (access & O_ACCMODE) == (is_write ? O_RDONLY : O_WRONLY)) {
@@ -103,15 +103,6 @@ end:
     return r;
 }
 
-/* The same, and gives the lock back. */
-static ssize_t transfer(struct served *s, int fd, const struct iovec *v, int count, off_t offset,
-                        bool is_write)
-{
-    const ssize_t r = try_transfer(s, fd, v, count, offset, is_write);
-    served_leave();
-    return r;
-}
-
 /* An offset below 0 is an error, except of preadv2() and pwritev2(). */
 static off_t checked(off_t offset)
 {
@@ -131,7 +122,7 @@ static bool was_stopped(ssize_t r, void *to)
 #define BYTES(name, is_write, at, parameters, ...)                                                 \
     ssize_t call_##name parameters                                                                 \
     {                                                                                              \
-        struct served *s = served_enter_of(fd);                                                    \
+        struct served *s LEAVING = served_enter_of(fd);                                            \
         const struct iovec v = {(void *)(uintptr_t)bytes, n};                                      \
         ssize_t r;                                                                                 \
         if (s)                                                                                     \
@@ -165,7 +156,7 @@ CALL_ALIAS(__pread_chk, __pread64_chk);
 #define VECTORS(name, is_write, at, parameters, ...)                                               \
     ssize_t call_##name parameters                                                                 \
     {                                                                                              \
-        struct served *s = served_enter_of(fd);                                                    \
+        struct served *s LEAVING = served_enter_of(fd);                                            \
         return s ? transfer(s, fd, v, count, at, is_write) : REAL(name)(__VA_ARGS__);              \
     }
 VECTORS(readv, false, AT_POSITION, (int fd, const struct iovec *v, int count), fd, v, count)
@@ -193,9 +184,7 @@ CALL_ALIAS(pwritev2, pwritev64v2);
 static bool prepare_copy(int from, int to)
 {
     (void)served_commit_of(from);
-    struct served *s = served_enter_of(to);
-    if (s)
-        served_leave();
+    struct served *s LEAVING = served_enter_of(to);
     return s;
 }
 
