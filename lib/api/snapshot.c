@@ -29,7 +29,6 @@
 #include "reflection/pairing/guard.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -89,9 +88,7 @@ void snapshot_forget_all(void)
 /* A process that may only read the memory of the pages: does its user have the right to write to the file? */
 static int number_by_writing(const struct file *f)
 {
-    char name[32];
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", f->pairing.original);
-    const int fd CLOSING = open(name, O_RDWR | O_CLOEXEC);
+    const int fd CLOSING = folder_reopen(f->pairing.original, O_RDWR);
     if (fd < 0)
         return report_error(EACCES,
                             "no snapshots of %s are taken yet: the first one has to be taken by a "

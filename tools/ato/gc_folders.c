@@ -239,60 +239,43 @@ static int visit_pairing(void *arg, const char *name)
     return 0;
 }
 
-static int visit_set_aside(void *arg, const char *name)
+/* What is neither a pairing nor unknown. */
+static int visit_other(void *arg, const char *name)
 {
     const struct entries *e = arg;
     struct gc *gc = e->search->gc;
     char path[ENTRY_PATH];
     struct stat st;
     uint64_t inode;
-    if (entry_of(name, &inode) != ENTRY_SET_ASIDE ||
-        fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    const enum entry entry = entry_of(name, &inode);
+    const bool aside = entry == ENTRY_SET_ASIDE;
+    if ((!aside && entry != ENTRY_UNFINISHED) ||
+        fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !(aside ? S_ISREG(st.st_mode) : look_is_old(&st)))
         return 0;
     snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
-    gc_settle(gc, GC_UNSURE, "set aside", path, (uint64_t)st.st_blocks * 512,
-              gc_wanted(gc, GC_UNSURE) ? fsops->unlinkat(e->folder->fd, name, 0) : 0,
-              "it belonged to another file that had this inode number before, or a user chose the "
-              "file without it: is its content needed?");
+    const enum gc_fate fate = aside ? GC_UNSURE : GC_USELESS;
+    const int removed =
+        gc_wanted(gc, fate) && fsops->unlinkat(e->folder->fd, name, 0) < 0 && errno != ENOENT ? -1
+                                                                                              : 0;
+    gc_settle(gc, fate, aside ? "set aside" : "unfinished", path, (uint64_t)st.st_blocks * 512,
+              removed,
+              aside ? "it belonged to another file that had this inode number before, or a user "
+                      "chose the file without it: is its content needed?"
+                    : "a process died while it made this manifest");
     return 0;
 }
 
-static int visit_unfinished(void *arg, const char *name)
-{
-    const struct entries *e = arg;
-    struct gc *gc = e->search->gc;
-    char path[ENTRY_PATH];
-    struct stat st;
-    uint64_t inode;
-    if (entry_of(name, &inode) != ENTRY_UNFINISHED ||
-        fstatat(e->folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !look_is_old(&st))
-        return 0;
-    snprintf(path, sizeof(path), "%s/%s", e->folder->path, name);
-    const bool removes = gc_wanted(gc, GC_USELESS),
-               failed = removes && fsops->unlinkat(e->folder->fd, name, 0) < 0 && errno != ENOENT;
-    gc_add(gc,
-           failed    ? GC_FAILED
-           : removes ? GC_REMOVED
-                     : GC_USELESS,
-           "unfinished", path, (uint64_t)st.st_blocks * 512, failed ? "cannot remove it: %s" : "%s",
-           failed ? report_reason(errno) : "a process died while it made this manifest");
-    return 0;
-}
-
-/* Opens the folder, and calls `visit` for its names. Returns false if that is not possible. */
-static bool each_entry(struct search *s, const struct place *place,
+/* Opens the folder, and calls `visit` for its names. */
+static void each_entry(struct search *s, const struct place *place,
                        int (*visit)(void *, const char *))
 {
     struct folder f = {.fd = -1};
     struct entries e = {s, &f, place};
     const int there = look_folder(&f, place->path);
-    if (there == 0)
-        return true;
-    const bool good = there == 1 && folder_each_name(&f, ".", visit, &e) == 0;
-    if (!good)
+    if (there < 0 || (there == 1 && folder_each_name(&f, ".", visit, &e) < 0))
         gc_add(s->gc, GC_BLIND, "folder", place->path, 0, "%s", report_sentence());
     folder_close(&f);
-    return good;
 }
 
 /* Judges a suspect, and notes it for gc_shared(). */
@@ -331,7 +314,7 @@ void gc_folders(struct gc *gc, const char *name)
     gc->all_shared = n == 1 || (strncmp("/dev/shm", path, n) == 0 && (n == 4 || n == 8));
     tree_walk(path, true, note_place, &s);
     for (const struct place *p = s.places; p; p = p->next)
-        (void)each_entry(&s, p, visit_pairing);
+        each_entry(&s, p, visit_pairing);
     if (s.suspects)
         tree_walk(path, true, note_file, &s);
     while (s.suspects) {
@@ -341,8 +324,7 @@ void gc_folders(struct gc *gc, const char *name)
     }
     while (s.places) {
         struct place *first = s.places;
-        if (each_entry(&s, first, visit_set_aside))
-            (void)each_entry(&s, first, visit_unfinished);
+        each_entry(&s, first, visit_other);
         s.places = first->next;
         free(first);
     }

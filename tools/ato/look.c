@@ -173,7 +173,8 @@ int look_open(const char *name, int flags)
     return open_regular(AT_FDCWD, name, flags, &st);
 }
 
-int look_into(const struct folder *f, const char *name, struct stat *st)
+/* The same in a folder, for reading, without blocking. */
+static int open_in(const struct folder *f, const char *name, struct stat *st)
 {
     return open_regular(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, st);
 }
@@ -210,7 +211,7 @@ int look_manifest(const struct folder *f, uint64_t inode, struct look_manifest *
     struct pairing_names n = pairing_names(inode);
     struct stat st;
     memset(m, 0, sizeof(*m));
-    m->fd = look_into(f, n.manifest, &st);
+    m->fd = open_in(f, n.manifest, &st);
     if (m->fd < 0 && errno == ENOENT)
         return 0;
     if (m->fd < 0)
@@ -416,7 +417,7 @@ static void open_reflection(struct look *l)
 {
     struct pairing_names n = pairing_names(l->number);
     struct stat st;
-    l->reflection = look_into(&l->folder, n.reflection, &st);
+    l->reflection = open_in(&l->folder, n.reflection, &st);
     l->reflection_error = l->reflection < 0 ? errno : 0;
     if (l->reflection < 0)
         return;

@@ -134,10 +134,6 @@ void look_manifest_close(struct look_manifest *m);
 /* Returns true if the file begins with the header of an SQLite database that other programs refuse (lib/sqlite/mask.h). */
 bool look_is_masked(int fd);
 
-/* Opens a regular file in a folder for reading, without blocking. -1 with errno: EINVAL if it is
- * not a regular file. */
-int look_into(const struct folder *f, const char *name, struct stat *st);
-
 /* Returns true if a file that a call makes and finishes at once was not touched for a minute: no process is at work on
  * it any more. */
 bool look_is_old(const struct stat *st);

@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,11 +53,9 @@ static void give_up_descriptors(int keep)
         (void)dup2(null, STDIN_FILENO);
         (void)dup2(null, STDOUT_FILENO);
     }
-#ifdef SYS_close_range
     if (keep > STDERR_FILENO + 1)
-        (void)syscall(SYS_close_range, STDERR_FILENO + 1, keep - 1, 0);
-    (void)syscall(SYS_close_range, (keep > STDERR_FILENO ? keep : STDERR_FILENO) + 1, ~0u, 0);
-#endif
+        (void)close_range(STDERR_FILENO + 1, (unsigned)keep - 1, 0);
+    (void)close_range((unsigned)(keep > STDERR_FILENO ? keep : STDERR_FILENO) + 1, ~0u, 0);
 }
 
 /* Has the calling child killed when its parent ends. Else the program would run on after kill -9 of `ato`. */
