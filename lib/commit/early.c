@@ -79,13 +79,10 @@ uint64_t early_show(const struct commit *c, uint64_t end)
     struct file *f = c->m->file;
     struct shared_undo *h = &f->shared.header->undo;
     struct undo u = {0};
-    struct report_kept before;
-    report_keep(&before);
+    KEEP_REPORT();
     struct undo_copy **copies HEAP = malloc(c->set->n * sizeof(*copies));
-    if (!copies || reservation_take(f, &h->showing, &plain) < 0) {
-        (void)report_again(&before);
+    if (!copies || reservation_take(f, &h->showing, &plain) < 0)
         return 0;
-    }
     undo_begin(&u, f, true);
     uint64_t pending = 0, made = u.saves ? prepare(&u, c, copies) : 0;
     for (uint64_t i = 0; i < c->set->n; i++)
@@ -102,7 +99,6 @@ uint64_t early_show(const struct commit *c, uint64_t end)
         undo_end(f, u.number, true);
     }
     page_release(&h->showing);
-    (void)report_again(&before);
     return done ? u.number : 0;
 }
 

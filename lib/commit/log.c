@@ -526,12 +526,9 @@ int log_commit(const struct commit *c, uint64_t pages, uint64_t slices)
     int done;
     if (c->relaxed && !is_stored(f) && !number_is_ready(f) &&
         !__atomic_load_n(&f->has_no_numbers, __ATOMIC_RELAXED)) {
-        struct report_kept before;
-        report_keep(&before);
-        if (number_commits(f) < 0) {
-            (void)report_again(&before);
+        KEEP_REPORT();
+        if (number_commits(f) < 0)
             __atomic_store_n(&f->has_no_numbers, true, __ATOMIC_RELAXED);
-        }
     }
     /* Pages of an early one come home by writes, which may fail: then they stay where they are, and in the log. */
     const bool early = is_early(c);

@@ -21,11 +21,8 @@ void show_look_begin(struct store_look *l, struct file *f, uint64_t except, bool
     l->took = false;
     if (!store_views_any_but(f, except))
         return;
-    KEEP_ERRNO();
-    struct report_kept before; /* a change does not fail by this */
-    report_keep(&before);
+    KEEP_REPORT();
     l->took = !showing && show_take(f, false) == 0;
-    (void)report_again(&before);
     if (showing || l->took)
         store_look_begin(l, f, except);
     else

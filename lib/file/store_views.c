@@ -229,7 +229,7 @@ void store_look_before(struct store_look *l, uint64_t page)
     uint64_t views;
     if (!l->views)
         return;
-    KEEP_ERRNO(); /* no change fails by this */
+    KEEP_REPORT();
     const uint64_t copies = look(l, page, &views);
     store_view_forget(l->f, page, views & ~copies); /* of a process that died */
     struct undo_walk w = {.f = l->f, .page = page};
@@ -237,13 +237,10 @@ void store_look_before(struct store_look *l, uint64_t page)
         views &= ~(w.at->views & ~w.at->unsure);
     if (!views)
         return;
-    struct report_kept before;
-    report_keep(&before);
     if (l->is_full || !keep(l->f, page, file_o(l->f, page), views, ~copies)) {
         l->is_full = true; /* each try would look at all that is kept */
         store_views_lose(l->f, copies & views);
     }
-    (void)report_again(&before);
 }
 
 static void look_again(struct store_look *l)

@@ -209,17 +209,12 @@ static bool make_more(struct shared *s)
     struct shared_undo *u = &s->header->undo;
     const uint64_t made = u->made, n = lesser(STEP, u->most > made ? u->most - made : 0);
     const uint64_t at = shared_undo_at(s) + COPIES_AT + made * sizeof(struct undo_copy);
-    struct report_kept before;
-    report_keep(&before);
     struct statfs fs; /* a quarter stays for the states of pages, of all files */
-    const bool done =
-        n && fstatfs(s->fd, &fs) == 0 && fs.f_bavail > fs.f_blocks / 4 &&
-        copy_at(s, made + n - 1) &&
-        shared_allocate(s, at, n * sizeof(struct undo_copy), "pages that snapshots see") == 0;
-    if (!done) {
-        (void)report_again(&before); /* no call fails by that */
+    KEEP_REPORT();
+    if (!n || fstatfs(s->fd, &fs) < 0 || fs.f_bavail <= fs.f_blocks / 4 ||
+        !copy_at(s, made + n - 1) ||
+        shared_allocate(s, at, n * sizeof(struct undo_copy), "pages that snapshots see") < 0)
         return false;
-    }
     u->hand = made;
     u->made = made + n;
     return true;

@@ -74,6 +74,11 @@ void report_keep(struct report_kept *k);
 /* Restores errno and the sentence; logs nothing. Returns -1. */
 int report_again(const struct report_kept *k);
 
+/* Keeps both, and puts them back at the end of the block: what fails in it is no failure of the call. */
+#define KEEP_REPORT()                                                                              \
+    struct report_kept report_kept_ __attribute__((cleanup(report_again)));                        \
+    report_keep(&report_kept_)
+
 /* Sets the function that gets log sentences. NULL: where ATO_LOG says. */
 void report_set_log(void (*log)(void *arg, int level, const char *sentence), void *arg);
 

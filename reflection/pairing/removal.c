@@ -35,12 +35,10 @@ static int finish_removal(struct pairing *pr)
 
 void removal_of_failed_birth(struct pairing *pr)
 {
-    struct report_kept why;
-    report_keep(&why);
+    KEEP_REPORT();
     /* What is left is removed by the next map: while the file has its mask, only the manifest knows the plain bytes. */
     if (guard_put(pr) == 0)
         (void)finish_removal(pr);
-    (void)report_again(&why);
 }
 
 int removal_start_over(struct pairing *pr)
