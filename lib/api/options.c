@@ -55,30 +55,44 @@ int options_choose_policy(int policy)
                : policy;
 }
 
-/* Reads the variable `name`, a number of `unit`, to *n, which stays as it is if it is not set. Returns 0; -1 with EINVAL. */
-static int number_from_environment(const char *name, const char *unit, uint64_t least,
-                                   uint64_t most, uint64_t *n)
+/* A number of the options, of `unit`: 0 becomes that of the variable, or if that is not set, `usual`. Returns 0; -1 with EINVAL. */
+static int take_number(uint64_t *n, const char *field, const char *variable, const char *unit,
+                       uint64_t least, uint64_t most, uint64_t usual)
 {
-    const char *word = secure_getenv(name);
+    const unsigned long long from = least, to = most;
+    if (*n)
+        return *n >= from && *n <= to
+                   ? 0
+                   : report_error(EINVAL, "%s is %llu: it must be from %llu to %llu", field,
+                                  (unsigned long long)*n, from, to);
+    const char *word = secure_getenv(variable);
     char *end;
+    *n = usual;
     if (!word || !*word)
         return 0;
     errno = 0;
     *n = strtoull(word, &end, 10);
-    if (errno || *end || !isdigit((unsigned char)*word) || *n < least || *n > most)
-        return report_error(EINVAL, "%s '%.40s' is not a number of %s, from %llu to %llu", name,
-                            word, unit, (unsigned long long)least, (unsigned long long)most);
-    return 0;
+    return !errno && !*end && isdigit((unsigned char)*word) && *n >= from && *n <= to
+               ? 0
+               : report_error(EINVAL, "%s '%.40s' is not a number of %s, from %llu to %llu",
+                              variable, word, unit, from, to);
 }
 
-/* How long a plain call waits. It is the same for all of the process. */
-static int take_patience(void)
+static int take_numbers(struct ato_options *o)
 {
-    uint64_t ms = RESERVATION_PATIENCE_MS;
-    if (number_from_environment("ATO_WAIT_MS", "milliseconds", 1, RESERVATION_PATIENCE_MOST_MS,
-                                &ms) < 0)
+    enum { LEAST = 64 << 10 }; /* of a log: room for the commit of some pages */
+    uint64_t wait_ms = 0;
+    if (take_number(&o->log_bytes, "log_bytes", "ATO_LOG_BYTES", "bytes", LEAST, LAYOUT_MAX_BYTES,
+                    0) < 0 ||
+        take_number(&o->snapshot_bytes, "snapshot_bytes", "ATO_SNAPSHOT_BYTES", "bytes", LEAST,
+                    1ull << 40, UNDO_BYTES) < 0 ||
+        take_number(&o->relaxed_ms, "relaxed_ms", "ATO_RELAXED_MS", "milliseconds", 1, 3600000,
+                    100) < 0 ||
+        take_number(&wait_ms, "", "ATO_WAIT_MS", "milliseconds", 1, RESERVATION_PATIENCE_MOST_MS,
+                    RESERVATION_PATIENCE_MS) < 0)
         return -1;
-    __atomic_store_n(&reservation_plain_ms, ms, __ATOMIC_RELAXED);
+    /* How long a plain call waits is the same for all of the process. */
+    __atomic_store_n(&reservation_plain_ms, wait_ms, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -88,13 +102,7 @@ int options_domain(const struct ato_options *o)
                                         : o->domain;
 }
 
-/* A log with room for the commit of some pages at least. */
-#define LEAST_LOG (64ull << 10)
-
-#define LEAST_UNDO (64ull << 10)
-#define MOST_UNDO  (1ull << 40)
-
-/* The folders of the file, and the bytes of its log. */
+/* The folders of the file. */
 static int take_folders(struct ato_options *o, int fd)
 {
     const bool chosen = o->reflection_dir;
@@ -102,13 +110,6 @@ static int take_folders(struct ato_options *o, int fd)
         o->reflection_dir = secure_getenv("ATO_REFLECTION_DIR");
     if (!o->log_dir && !chosen)
         o->log_dir = secure_getenv("ATO_LOG_DIR");
-    if (!o->log_bytes && number_from_environment("ATO_LOG_BYTES", "bytes", LEAST_LOG,
-                                                 LAYOUT_MAX_BYTES, &o->log_bytes) < 0)
-        return -1;
-    if (o->log_bytes && (o->log_bytes < LEAST_LOG || o->log_bytes > LAYOUT_MAX_BYTES))
-        return report_error(EINVAL, "log_bytes is %llu: it must be from %llu to %llu",
-                            (unsigned long long)o->log_bytes, LEAST_LOG,
-                            (unsigned long long)LAYOUT_MAX_BYTES);
     const int domain = options_domain(o);
     if (domain < 0)
         return -1;
@@ -120,32 +121,6 @@ static int take_folders(struct ato_options *o, int fd)
     if (o->reflection_dir && !*o->reflection_dir)
         o->reflection_dir = NULL;
     return 0;
-}
-
-static int take_snapshot_bytes(struct ato_options *o)
-{
-    if (!o->snapshot_bytes && number_from_environment("ATO_SNAPSHOT_BYTES", "bytes", LEAST_UNDO,
-                                                      MOST_UNDO, &o->snapshot_bytes) < 0)
-        return -1;
-    if (!o->snapshot_bytes)
-        o->snapshot_bytes = UNDO_BYTES;
-    return o->snapshot_bytes >= LEAST_UNDO && o->snapshot_bytes <= MOST_UNDO
-               ? 0
-               : report_error(EINVAL, "snapshot_bytes is %llu: it must be from %llu to %llu",
-                              (unsigned long long)o->snapshot_bytes, LEAST_UNDO, MOST_UNDO);
-}
-
-static int take_relaxed_ms(struct ato_options *o)
-{
-    enum { DEFAULT = 100, MOST = 3600000 };
-    if (!o->relaxed_ms &&
-        number_from_environment("ATO_RELAXED_MS", "milliseconds", 1, MOST, &o->relaxed_ms) < 0)
-        return -1;
-    if (!o->relaxed_ms)
-        o->relaxed_ms = DEFAULT;
-    return o->relaxed_ms <= MOST ? 0
-                                 : report_error(EINVAL, "relaxed_ms is %llu: it must be at most %d",
-                                                (unsigned long long)o->relaxed_ms, MOST);
 }
 
 /* Sets the flag if the variable is `digit`. Returns 0; -1 with EINVAL if it is neither 0 nor 1. */
@@ -184,8 +159,7 @@ int options_complete(struct ato_options *o, const struct ato_options *given, int
         return report_error(EINVAL, "reflection format %d is not known", o->format);
     if (o->format == ATO_FORMAT_DEFAULT)
         o->format = from_environment("ATO_FORMAT", formats, 2, "dense, sparse");
-    if (o->format < 0 || take_patience() < 0 || take_folders(o, fd) < 0 ||
-        take_snapshot_bytes(o) < 0 || take_relaxed_ms(o) < 0)
+    if (o->format < 0 || take_numbers(o) < 0 || take_folders(o, fd) < 0)
         return -1;
     if (add_flag(o, "ATO_RTM", ATO_NO_RTM, '0') < 0 ||
         add_flag(o, "ATO_FAULT_HANDLER", ATO_NO_FAULT_HANDLER, '0') < 0)
