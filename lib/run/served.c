@@ -288,9 +288,8 @@ struct served *served_make(int fd, dev_t device, ino_t inode, const char *path, 
     pthread_mutex_init(&s->position, NULL);
     /* A descriptor of a file that is refused stays open: closing it would drop the program's locks of fcntl(2). */
     if (!known || !map(s, NULL, most_room(s->length))) {
-        const int error = errno;
+        KEEP_ERRNO();
         free(s);
-        errno = error;
         return NULL;
     }
     s->next = all;
@@ -453,11 +452,8 @@ int served_commit_all(void)
 
 int served_commit_of(int fd)
 {
-    struct served *s = served_enter_of(fd);
-    const int r = s ? served_commit_file(s) : 1;
-    if (s)
-        served_leave();
-    return r;
+    struct served *s LEAVING = served_enter_of(fd);
+    return s ? served_commit_file(s) : 1;
 }
 
 off_t served_size(const struct served *s)

@@ -566,9 +566,8 @@ int look_at(struct look *l, const char *name)
         if (r == 0 && (!odd || times == 3) && is_unchanged(l))
             return 0;
         if (r < 0 && i == 2) {
-            int saved = errno;
+            KEEP_ERRNO();
             look_close(l);
-            errno = saved;
             return -1;
         }
         /* Other processes are mapping or unmapping it: try again. */
