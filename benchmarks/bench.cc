@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -57,6 +58,27 @@ void fail(const char *format, ...)
     va_end(args);
     std::fputc('\n', stderr);
     std::exit(1);
+}
+
+void restart_with(char **argv, const std::vector<std::string> &wanted)
+{
+    std::vector<std::string> others;
+    size_t ready = 0;
+    for (char **e = environ; *e; e++) {
+        const std::string variable = *e;
+        if (std::find(wanted.begin(), wanted.end(), variable) != wanted.end())
+            ready++;
+        else if (variable.rfind("PMEM", 0) == 0 || variable.rfind("ATO_", 0) == 0)
+            others.push_back(variable.substr(0, variable.find('=')));
+    }
+    if (ready == wanted.size() && others.empty())
+        return;
+    for (const std::string &name : others)
+        unsetenv(name.c_str());
+    for (const std::string &one : wanted)
+        setenv(one.substr(0, one.find('=')).c_str(), one.c_str() + one.find('=') + 1, 1);
+    execv("/proc/self/exe", argv);
+    fail("cannot start again with another environment: %s", std::strerror(errno));
 }
 
 const std::string &folder(const char *where)
@@ -161,6 +183,14 @@ uint64_t free_bytes()
     if (statvfs(folder().c_str(), &fs) != 0)
         fail("statvfs of %s: %s", folder().c_str(), std::strerror(errno));
     return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+double ns_of(const std::function<void()> &what)
+{
+    auto begin = std::chrono::steady_clock::now();
+    what();
+    std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    return took.count();
 }
 
 double median(std::vector<double> values)

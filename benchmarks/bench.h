@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,10 @@ class Backend
 /* Print a sentence to stderr and exit(1): only the folder has to be removed. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Starts the program again with these variables, NAME=VALUE, unless it has them. The environment must not change the result: it
+ * has no other variables of libato, libpmem and libpmemobj then. */
+void restart_with(char **argv, const std::vector<std::string> &wanted);
+
 /* The folder that the files lie in: made at the first call under `where`, removed at exit. */
 const std::string &folder(const char *where = "/dev/shm");
 
@@ -99,6 +104,9 @@ class MappedFile
 std::string medium_name(); /* of the folder: "tmpfs (DRAM)" */
 std::string cpu_name();
 uint64_t free_bytes();
+
+/* The nanoseconds of a call. */
+double ns_of(const std::function<void()> &what);
 
 double median(std::vector<double> values);
 

@@ -29,14 +29,6 @@ Settings settings;
 
 /* ---- one repetition ---- */
 
-double ns_of(const std::function<void()> &what)
-{
-    auto begin = std::chrono::steady_clock::now();
-    what();
-    std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-    return took.count();
-}
-
 void Medians::add(size_t side, const std::string &value, double seen)
 {
     seen_[{side, value}].push_back(seen);
@@ -375,27 +367,6 @@ bool space_is_enough(uint64_t needed)
 }
 
 } // namespace
-
-void restart_with(char **argv, const std::vector<std::string> &wanted)
-{
-    std::vector<std::string> others;
-    size_t ready = 0;
-    for (char **e = environ; *e; e++) {
-        const std::string variable = *e;
-        if (std::find(wanted.begin(), wanted.end(), variable) != wanted.end())
-            ready++;
-        else if (variable.rfind("PMEM", 0) == 0 || variable.rfind("ATO_", 0) == 0)
-            others.push_back(variable.substr(0, variable.find('=')));
-    }
-    if (ready == wanted.size() && others.empty())
-        return;
-    for (const std::string &name : others)
-        unsetenv(name.c_str());
-    for (const std::string &one : wanted)
-        setenv(one.substr(0, one.find('=')).c_str(), one.c_str() + one.find('=') + 1, 1);
-    execv("/proc/self/exe", argv);
-    fail("cannot start again with another environment: %s", std::strerror(errno));
-}
 
 int run(int argc, char **argv, const Program &program)
 {

@@ -90,13 +90,6 @@ struct Program {
  * loaded: so every flush is issued although the files lie in DRAM. */
 int run(int argc, char **argv, const Program &program);
 
-/* Starts the program again with these variables, NAME=VALUE, unless it has them. The environment must not change the result: it
- * has no other variables of libato, libpmem and libpmemobj then. */
-void restart_with(char **argv, const std::vector<std::string> &wanted);
-
-/* The nanoseconds of a call. */
-double ns_of(const std::function<void()> &what);
-
 /* Rounds of `sides` sides in random order; the first round only warms up. take(side) returns ns of an
  * operation. Each side's values "ns", "ratio", "over_ns". */
 std::vector<Values> interleave(size_t sides, uint64_t rounds, const std::function<void()> &prepare,

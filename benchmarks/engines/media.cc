@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <libpmem.h>
-#include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,60 +19,7 @@ namespace engine
 namespace
 {
 
-constexpr size_t LINE = 64, PAGE = 4096;
-
-/* ---- Counts: each thread has its own, which are added when it ends. ---- */
-
-struct Counter;
-std::mutex lock;
-std::vector<Counter *> living;
-Counts of_the_dead;
-
-struct Counter {
-    std::atomic<uint64_t> lines{0}, fences{0};
-
-    Counter()
-    {
-        const std::lock_guard<std::mutex> hold(lock);
-        living.push_back(this);
-    }
-
-    ~Counter()
-    {
-        const std::lock_guard<std::mutex> hold(lock);
-        of_the_dead.lines += lines;
-        of_the_dead.fences += fences;
-        living.erase(std::find(living.begin(), living.end(), this));
-    }
-
-    /* Only this thread stores, so there is no need for a locked instruction. */
-    static void add(std::atomic<uint64_t> &to, uint64_t n)
-    {
-        to.store(to.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-    }
-};
-
-thread_local Counter counter;
-
-/* ---- Charges ---- */
-
-unsigned ns_line, ns_fence;
-
-void spin(uint64_t ns)
-{
-    const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
-    while (std::chrono::steady_clock::now() < end)
-        __builtin_ia32_pause();
-}
-
-void pay_lines(const void *at, size_t n)
-{
-    const auto first = reinterpret_cast<uintptr_t>(at) / LINE;
-    const uint64_t lines = (reinterpret_cast<uintptr_t>(at) + n + LINE - 1) / LINE - first;
-    Counter::add(counter.lines, lines);
-    if (__builtin_expect(ns_line != 0, 0))
-        spin(lines * ns_line);
-}
+constexpr size_t PAGE = 4096;
 
 /* ---- Disk: what a thread's next fence has to sync. ---- */
 
@@ -97,23 +42,7 @@ void note(const void *at, size_t n)
 
 void (*watcher)(Step step, const void *at, size_t bytes);
 
-Counts counts()
-{
-    const std::lock_guard<std::mutex> hold(lock);
-    Counts all = of_the_dead;
-    for (const Counter *one : living) {
-        all.lines += one->lines;
-        all.fences += one->fences;
-    }
-    all.bytes = all.lines * LINE;
-    return all;
-}
-
-void charge(unsigned line, unsigned fence)
-{
-    ns_line = line;
-    ns_fence = fence;
-}
+const Meter *meter;
 
 void Medium::copy(void *dst, const void *src, size_t n) const
 {
@@ -121,7 +50,6 @@ void Medium::copy(void *dst, const void *src, size_t n) const
         watcher(Step::copy, dst, n);
     if (domain_ == Domain::pmem) {
         pmem_memcpy(dst, src, n, PMEM_F_MEM_NODRAIN | PMEM_F_MEM_NONTEMPORAL);
-        pay_lines(dst, n);
         return;
     }
     std::memcpy(dst, src, n);
@@ -135,7 +63,6 @@ void Medium::flush(const void *at, size_t n) const
         watcher(Step::flush, at, n);
     if (domain_ == Domain::pmem) {
         pmem_flush(at, n);
-        pay_lines(at, n);
     } else if (domain_ == Domain::disk) {
         note(at, n);
     }
@@ -147,9 +74,6 @@ void Medium::fence() const
         watcher(Step::fence, nullptr, 0);
     if (domain_ == Domain::pmem) {
         pmem_drain();
-        Counter::add(counter.fences, 1);
-        if (__builtin_expect(ns_fence != 0, 0))
-            spin(ns_fence);
         return;
     }
     std::atomic_thread_fence(std::memory_order_release);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only way in which the engines that are written here reach their files, so that all of them pay alike, can be counted
- * alike, and can be stopped at any store.
+ * The only way in which the engines that are written here reach their files, so that all of them pay alike, and can be stopped at
+ * any store.
  *
  *             pmem                          process             disk
  *   copy      non-temporal stores: durable  memcpy()            memcpy()
@@ -20,15 +20,19 @@
 namespace engine
 {
 
-/* What went to the media, of all threads: 64-byte lines flushed or stored past the caches, fences, bytes in these lines. */
+/* What went to persistent memory, of all threads: 64-byte lines flushed or stored past the caches, fences, bytes in these lines. */
 struct Counts {
     uint64_t lines = 0, fences = 0, bytes = 0;
 };
 
-Counts counts();
-
-/* From now on each line and each fence takes so many nanoseconds more. */
-void charge(unsigned ns_line, unsigned ns_fence);
+/* Counts and charges what the engines of domain pmem do, libato and libpmemobj too, without a cost for what is only timed: it is in
+ * a program of its own, evaluate_counted (counting.cc). Null elsewhere. */
+struct Meter {
+    Counts (*counts)();
+    /* From now on each line and each fence takes so many nanoseconds more. */
+    void (*charge)(unsigned ns_line, unsigned ns_fence);
+};
+extern const Meter *meter;
 
 /* For tests: called before each copy, flush and fence. `bytes` is 0 for a fence. Null: nobody. */
 enum class Step { copy, flush, fence };

@@ -3,13 +3,18 @@
  * msync: stores to a shared mapping, then msync() of the pages. What programs do that map files; a crash tears it.
  *
  * On persistent memory the kernel flushes all lines of these pages. Where DRAM stands in for it (a tmpfs), msync() has nothing to
- * do, so the lines are flushed here; the system call stays. In domain process nothing of this is needed, and the rest is raw.
+ * do, so they are flushed here; the system call stays. Only the lines that were written count (media.h). In domain process nothing
+ * of this is needed, and the rest is raw.
  */
 #include "engines.h"
 #include "media.h"
 #include "per_thread.h"
 
 #include "../bench.h"
+
+extern "C" {
+#include "reflection/media/persist.h"
+}
 
 #include <cerrno>
 #include <cstring>
@@ -30,6 +35,7 @@ class Msync final : public Base<Msync>
         : medium_(options.domain), each_(options.unit == Unit::write),
           file_(options.folder + "/file", options.bytes)
     {
+        persist_init(&lines_, PERSIST_PMEM);
         /* A file system that offers this maps the memory itself. */
         void *direct =
             mmap(nullptr, PAGE, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, file_.descriptor(), 0);
@@ -41,16 +47,11 @@ class Msync final : public Base<Msync>
     void write(uint64_t offset, const void *src, size_t n) override
     {
         std::memcpy(file_.at(offset), src, n);
-        const uint64_t first = offset / PAGE * PAGE, end = (offset + n + PAGE - 1) / PAGE * PAGE;
-        if (each_) {
-            flush({first, end});
-        } else {
-            std::vector<Span> &dirty = dirty_.mine();
-            if (!dirty.empty() && first >= dirty.back().first && first <= dirty.back().end)
-                dirty.back().end = std::max(end, dirty.back().end);
-            else
-                dirty.push_back({first, end});
-        }
+        const Span span = {offset, offset + n};
+        if (each_)
+            flush(span);
+        else
+            dirty_.mine().push_back(span);
     }
 
     void read(void *dst, uint64_t offset, size_t n) override
@@ -72,15 +73,19 @@ class Msync final : public Base<Msync>
 
     void flush(const Span &span)
     {
+        const uint64_t first = span.first / PAGE * PAGE, end = (span.end + PAGE - 1) / PAGE * PAGE;
         if (!kernel_flushes_) {
             medium_.flush(file_.at(span.first), span.end - span.first);
+            persist_flush_lines(&lines_, file_.at(first), span.first - first);
+            persist_flush_lines(&lines_, file_.at(span.end), end - span.end);
             medium_.fence();
         }
-        if (msync(file_.at(span.first), span.end - span.first, MS_SYNC) != 0)
+        if (msync(file_.at(first), end - first, MS_SYNC) != 0)
             bench::fail("msync: %s", std::strerror(errno));
     }
 
     Medium medium_;
+    struct persist lines_;
     bool each_, kernel_flushes_;
     File file_;
     PerThread<std::vector<Span>> dirty_;

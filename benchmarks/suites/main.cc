@@ -2,6 +2,9 @@
 /*
  * evaluate_bench: runs suites of the evaluation, prints their results, and adds them to a file of CSV.
  *
+ * This is also the source of evaluate_counted, beside it, which counts and charges what goes to persistent memory
+ * (engines/counting.cc). evaluate_bench starts it for suites that count, and becomes it for --charge.
+ *
  * Exits 0; 1 if a content is wrong or something fails; 77 if there is no space for the files; 128 and the number of the signal
  * that asked it to end.
  */
@@ -9,17 +12,21 @@
 
 #include "../bench.h"
 #include "../engines/media.h"
-#include "../measure.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <getopt.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace suite
 {
@@ -28,7 +35,7 @@ namespace
 {
 
 const std::vector<Suite> SUITES = {
-    RANDOM, SYNC, THREADS, LATENCY, TRANSACTIONS, UNMAP, RECOVERY,
+    RANDOM, AMPLIFICATION, SYNC, THREADS, LATENCY, TRANSACTIONS, UNMAP, RECOVERY,
 };
 
 /* Two homes, a copy in memory, logs: what an engine takes at most, in sizes of its file, and besides. */
@@ -156,6 +163,64 @@ void open_csv(const char *path)
             settings.csv);
 }
 
+/* ---- evaluate_counted ---- */
+
+std::string counted_program()
+{
+    std::error_code ignored;
+    return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() /
+           "evaluate_counted";
+}
+
+[[noreturn]] void become_counted(char **argv)
+{
+    const std::string path = counted_program();
+    execv(path.c_str(), argv);
+    bench::fail("cannot start %s: %s", path.c_str(), std::strerror(errno));
+}
+
+void run_counted(const Suite &one, const char *csv)
+{
+    std::vector<std::string> words = {counted_program(),
+                                      "--suite",
+                                      one.name,
+                                      "--dir",
+                                      settings.dir,
+                                      "--domain",
+                                      engine::name_of(settings.domain),
+                                      "--file-mib",
+                                      std::to_string(settings.file_mib),
+                                      "--seconds",
+                                      std::to_string(settings.seconds)};
+    if (settings.full)
+        words.push_back("--full");
+    if (csv)
+        words.insert(words.end(), {"--csv", csv});
+    std::string engines;
+    for (const std::string &name : settings.only)
+        engines += (engines.empty() ? "" : ",") + name;
+    if (!engines.empty())
+        words.insert(words.end(), {"--engines", engines});
+    std::vector<char *> argv;
+    for (std::string &word : words)
+        argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() == parent)
+            execv(argv[0], argv.data());
+        _exit(127);
+    }
+    int status = 0;
+    while (child > 0 && waitpid(child, &status, WNOHANG) == 0) {
+        bench::stop_if_asked();
+        usleep(10000);
+    }
+    if (child < 0 || status != 0)
+        bench::fail("%s did not run the suite %s", argv[0], one.name);
+}
+
 void list_suites()
 {
     for (const Suite &one : SUITES)
@@ -260,6 +325,8 @@ int main(int argc, char **argv)
         usage("there are no arguments but options");
     if (lists_engines)
         list_engines();
+    if ((settings.ns_line || settings.ns_fence) && !engine::meter)
+        become_counted(argv);
     bench::restart_with(argv, environment());
 
     bench::folder(settings.dir.c_str());
@@ -270,12 +337,16 @@ int main(int argc, char **argv)
         settings.cpus, bench::medium_name().c_str(), engine::name_of(settings.domain),
         settings.file_mib);
     if (settings.ns_line || settings.ns_fence) {
-        say("each line takes %u ns more, each fence %u", settings.ns_line, settings.ns_fence);
-        engine::charge(settings.ns_line, settings.ns_fence);
+        say("each line takes %u ns more, each fence %u; what the kernel flushes does not",
+            settings.ns_line, settings.ns_fence);
+        engine::meter->charge(settings.ns_line, settings.ns_fence);
     }
     for (const Suite &one : suites.empty() ? SUITES : suites) {
         began = std::chrono::steady_clock::now();
-        one.run();
+        if (one.counts && !engine::meter)
+            run_counted(one, csv);
+        else
+            one.run();
         bench::stop_if_asked();
     }
     say("done");

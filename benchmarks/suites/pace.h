@@ -8,7 +8,7 @@
 #ifndef ATO_BENCHMARKS_SUITES_PACE_H
 #define ATO_BENCHMARKS_SUITES_PACE_H
 
-#include "../measure.h"
+#include "../bench.h"
 #include "suite.h"
 
 #include <algorithm>

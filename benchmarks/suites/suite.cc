@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include "../bench.h"
+#include "../engines/media.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +24,7 @@ namespace
 constexpr size_t PAGE = 4096, SLICE = 64,
                  SOURCE_SPAN = 16384; /* random source: stays in the first-level cache */
 constexpr unsigned LEAST_ROUNDS = 3;
+constexpr double SHORT_BATCH = 2e6; /* ns */
 
 std::mt19937_64 random_numbers(20261121);
 
@@ -125,8 +127,14 @@ char *Sides::target() const
     return const_cast<char *>(aligned(bytes));
 }
 
+/* Nothing is charged meanwhile. */
 void Sides::fill()
 {
+    const auto charge = [](unsigned line, unsigned fence) {
+        if (engine::meter)
+            engine::meter->charge(line, fence);
+    };
+    charge(0, 0);
     std::vector<engine::Operation> writes;
     const auto flush = [&] {
         bench::stop_if_asked();
@@ -141,9 +149,8 @@ void Sides::fill()
         writes.push_back({offset, static_cast<uint32_t>(n), random_source(), 0});
         flush();
     }
-    if (options_.domain == engine::Domain::disk)
-        return;
-    for (uint64_t page = 0; page < options_.bytes; page += PAGE) {
+    for (uint64_t page = 0; page < options_.bytes && options_.domain != engine::Domain::disk;
+         page += PAGE) {
         const uint64_t first = random_numbers() % (PAGE / SLICE),
                        slices = 1 + random_numbers() % (PAGE / SLICE - first);
         writes.push_back(
@@ -152,6 +159,7 @@ void Sides::fill()
             flush();
     }
     flush();
+    charge(settings.ns_line, settings.ns_fence);
 }
 
 std::vector<std::vector<double>>
@@ -177,7 +185,11 @@ Sides::interleave(unsigned rounds, const std::function<void()> &prepare,
 
 std::vector<std::vector<double>> Sides::race(double seconds, const Maker &make) const
 {
-    const unsigned rounds = settings.full ? 15 : 7;
+    /* Many short batches: the scheduler of a busy machine disturbs some of them, and medians do not show it. */
+    const double short_rounds =
+        std::max(seconds, 0.0) * 1e9 / (SHORT_BATCH * static_cast<double>(count()));
+    const auto rounds =
+        static_cast<unsigned>(std::clamp(short_rounds, 7.0, settings.full ? 61.0 : 31.0));
     const double each = std::max(seconds, 0.0) * 1e9 / (rounds + 2); /* of a round, ns */
     std::vector<engine::Operation> batch;
     const auto take = [&](size_t side) {
@@ -260,14 +272,6 @@ void put(const char *suite, const std::string &engine, const std::string &guaran
                  metric, value, spread, ratio);
     if (std::fflush(settings.csv) != 0)
         bench::fail("cannot write the results");
-}
-
-double ns_of(const std::function<void()> &what)
-{
-    const auto begin = std::chrono::steady_clock::now();
-    what();
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-    return took.count();
 }
 
 void say(const char *format, ...)

@@ -10,6 +10,7 @@
 #ifndef ATO_BENCHMARKS_SUITES_SUITE_H
 #define ATO_BENCHMARKS_SUITES_SUITE_H
 
+#include "../bench.h"
 #include "../engines/engine.h"
 
 #include <cstdio>
@@ -97,7 +98,7 @@ void put_rounds(const char *suite, const std::string &engine, const std::string 
                 const Cell &cell, const char *metric, const std::vector<double> &values,
                 const std::vector<double> &of_floor);
 
-double ns_of(const std::function<void()> &what);
+using bench::ns_of;
 
 /* A line of progress to stderr, with the seconds since the start. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -106,6 +107,7 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct Suite {
     const char *name, *what;
     void (*run)();
+    bool counts = false; /* needs engine::meter */
 };
 
 } // namespace suite

@@ -8,7 +8,7 @@
 namespace suite
 {
 
-extern const Suite LATENCY, RANDOM, RECOVERY, SYNC, THREADS, TRANSACTIONS, UNMAP;
+extern const Suite AMPLIFICATION, LATENCY, RANDOM, RECOVERY, SYNC, THREADS, TRANSACTIONS, UNMAP;
 
 } // namespace suite
 
