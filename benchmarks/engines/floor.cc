@@ -58,7 +58,7 @@ class Floor final : public Base<Floor>
         else
             medium_.copy(file_.at(offset), src, n);
         if (!each_)
-            written_.mine().push_back(pages);
+            note(pages);
         if (disk())
             append(src, n, each_ ? pages.end - pages.first : 0);
         else if (each_)
@@ -92,6 +92,17 @@ class Floor final : public Base<Floor>
     struct Pages {
         uint64_t first, end;
     };
+
+    /* Neighbours become one range: their words share lines, which are flushed once. */
+    void note(const Pages &pages)
+    {
+        std::vector<Pages> &written = written_.mine();
+        if (!written.empty() && pages.first >= written.back().first &&
+            pages.first <= written.back().end)
+            written.back().end = std::max(written.back().end, pages.end);
+        else
+            written.push_back(pages);
+    }
 
     bool disk() const
     {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <libpmem.h>
+#include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,21 +22,33 @@ namespace
 
 constexpr size_t PAGE = 4096;
 
-/* ---- Disk: what a thread's next fence has to sync. ---- */
+/* ---- Disk: what a thread's next fence has to sync: a range of each file, in which msync() finds what is dirty. ---- */
 
 struct Span {
     uintptr_t first, end;
 };
-thread_local std::vector<Span> dirty;
+
+std::mutex lock;
+std::vector<Span> files; /* mapped */
+thread_local std::vector<Span> dirty, file_of_dirty;
 
 void note(const void *at, size_t n)
 {
-    const auto first = reinterpret_cast<uintptr_t>(at) / PAGE * PAGE,
-               end = (reinterpret_cast<uintptr_t>(at) + n + PAGE - 1) / PAGE * PAGE;
-    if (!dirty.empty() && first <= dirty.back().end && first >= dirty.back().first)
-        dirty.back().end = std::max(dirty.back().end, end);
-    else
-        dirty.push_back({first, end});
+    const Span pages = {reinterpret_cast<uintptr_t>(at) / PAGE * PAGE,
+                        (reinterpret_cast<uintptr_t>(at) + n + PAGE - 1) / PAGE * PAGE};
+    for (size_t i = 0; i < dirty.size(); i++)
+        if (pages.first >= file_of_dirty[i].first && pages.end <= file_of_dirty[i].end) {
+            dirty[i].first = std::min(dirty[i].first, pages.first);
+            dirty[i].end = std::max(dirty[i].end, pages.end);
+            return;
+        }
+    const std::lock_guard<std::mutex> hold(lock);
+    Span of = pages;
+    for (const Span &file : files)
+        if (pages.first >= file.first && pages.end <= file.end)
+            of = file;
+    dirty.push_back(pages);
+    file_of_dirty.push_back(of);
 }
 
 } // namespace
@@ -79,9 +92,11 @@ void Medium::fence() const
     std::atomic_thread_fence(std::memory_order_release);
     if (domain_ == Domain::disk) {
         for (const Span &span : dirty)
-            if (msync(reinterpret_cast<void *>(span.first), span.end - span.first, MS_SYNC) != 0)
+            if (msync(reinterpret_cast<void *>(span.first), span.end - span.first, MS_SYNC) != 0 &&
+                errno != ENOMEM) /* unmapped by now */
                 bench::fail("msync: %s", std::strerror(errno));
         dirty.clear();
+        file_of_dirty.clear();
     }
 }
 
@@ -102,10 +117,20 @@ File::File(const std::string &path, size_t bytes) : bytes_(bytes)
     if (base == MAP_FAILED)
         bench::fail("cannot map %s: %s", path.c_str(), std::strerror(errno));
     base_ = static_cast<char *>(base);
+    const std::lock_guard<std::mutex> hold(lock);
+    const auto first = reinterpret_cast<uintptr_t>(base_);
+    files.push_back({first, first + (bytes + PAGE - 1) / PAGE * PAGE});
 }
 
 File::~File()
 {
+    {
+        const std::lock_guard<std::mutex> hold(lock);
+        const auto begins = [&](const Span &one) {
+            return one.first == reinterpret_cast<uintptr_t>(base_);
+        };
+        files.erase(std::find_if(files.begin(), files.end(), begins));
+    }
     munmap(base_, bytes_);
     close(fd_);
 }

@@ -8,7 +8,9 @@
  *             after the next fence
  *   flush     by cache line: durable after  nothing             notes the pages
  *             the next fence
- *   fence     drains                        orders the stores   msync() of the pages noted
+ *   fence     drains                        orders the stores   msync(), once for each file,
+ *                                                               from its first page noted to
+ *                                                               its last
  *
  * An engine may also store to the mapped memory itself, and flush that.
  */

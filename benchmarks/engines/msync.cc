@@ -16,6 +16,7 @@ extern "C" {
 #include "reflection/media/persist.h"
 }
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
@@ -47,9 +48,9 @@ class Msync final : public Base<Msync>
     void write(uint64_t offset, const void *src, size_t n) override
     {
         std::memcpy(file_.at(offset), src, n);
-        const Span span = {offset, offset + n};
+        Span span = {offset, offset + n};
         if (each_)
-            flush(span);
+            flush(&span, 1);
         else
             dirty_.mine().push_back(span);
     }
@@ -61,9 +62,10 @@ class Msync final : public Base<Msync>
 
     void sync() override
     {
-        for (const Span &span : dirty_.mine())
-            flush(span);
-        dirty_.mine().clear();
+        std::vector<Span> &dirty = dirty_.mine();
+        if (!dirty.empty())
+            flush(dirty.data(), dirty.size());
+        dirty.clear();
     }
 
   private:
@@ -71,17 +73,50 @@ class Msync final : public Base<Msync>
         uint64_t first, end;
     };
 
-    void flush(const Span &span)
+    static uint64_t up(uint64_t offset)
     {
-        const uint64_t first = span.first / PAGE * PAGE, end = (span.end + PAGE - 1) / PAGE * PAGE;
-        if (!kernel_flushes_) {
-            medium_.flush(file_.at(span.first), span.end - span.first);
-            persist_flush_lines(&lines_, file_.at(first), span.first - first);
-            persist_flush_lines(&lines_, file_.at(span.end), end - span.end);
-            medium_.fence();
+        return (offset + PAGE - 1) / PAGE * PAGE;
+    }
+
+    /* One call for all, which finds what is dirty between the first and the last. */
+    void flush(Span *spans, size_t n)
+    {
+        uint64_t first = spans[0].first, end = spans[0].end;
+        for (const Span *one = spans; one < spans + n; one++) {
+            first = std::min(first, one->first);
+            end = std::max(end, one->end);
         }
-        if (msync(file_.at(first), end - first, MS_SYNC) != 0)
+        first = first / PAGE * PAGE;
+        if (!kernel_flushes_)
+            flush_pages(spans, n);
+        if (msync(file_.at(first), up(end) - first, MS_SYNC) != 0)
             bench::fail("msync: %s", std::strerror(errno));
+    }
+
+    /* Each page of the spans, and each line of it once. */
+    void flush_pages(Span *spans, size_t n)
+    {
+        const auto flush_clean = [&](uint64_t from, uint64_t to) {
+            persist_flush_lines(&lines_, file_.at(from), to - from);
+        };
+        if (n > 1)
+            std::sort(spans, spans + n,
+                      [](const Span &a, const Span &b) { return a.first < b.first; });
+        uint64_t done = spans[0].first / PAGE * PAGE;
+        for (const Span *one = spans; one < spans + n; one++) {
+            if (one->first >= up(done)) {
+                flush_clean(done, up(done));
+                done = one->first / PAGE * PAGE;
+            }
+            if (one->first > done)
+                flush_clean(done, one->first);
+            const uint64_t from = std::max(done, one->first);
+            if (one->end > from)
+                medium_.flush(file_.at(from), one->end - from);
+            done = std::max(from, one->end);
+        }
+        flush_clean(done, up(done));
+        medium_.fence();
     }
 
     Medium medium_;
