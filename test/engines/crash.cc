@@ -101,7 +101,8 @@ uint64_t border(const Case &one, unsigned thread, unsigned threads)
     if (thread == threads)
         return FILE_BYTES;
     const uint64_t at = thread * FILE_BYTES / threads;
-    return thread && one.promise() != Promise::page ? at + 1237 : at;
+    const bool in_pages = one.unit == Unit::sync || one.promise() == Promise::page;
+    return thread && !in_pages ? at + 1237 : at;
 }
 
 Script random_script(rig::Random &random, Unit unit, uint64_t begin, uint64_t end)
@@ -183,7 +184,7 @@ std::string judge(Promise promise, const Bytes &is, Bytes *base, const Script &s
             allowed[i] |= is[i] == now[i];
         allow_pages();
     }
-    const char *name = engine::name_of(promise);
+    const char *name = engine::name_of(promise, Domain::pmem);
     switch (promise) {
     case Promise::none:
         return "";

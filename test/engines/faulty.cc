@@ -3,6 +3,7 @@
 
 #include "benchmarks/engines/media.h"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -33,6 +34,7 @@ template <Fault fault> class Faulty final : public Base<Faulty<fault>>
             break;
         case Fault::HALVES:
             medium_.copy(file_.at(offset), src, n / 2);
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
             medium_.copy(file_.at(offset + n / 2), from + n / 2, n - n / 2);
             break;
         case Fault::LATE:

@@ -89,7 +89,7 @@ TEST_P(Model, HoldsWhatAnArrayWouldHold)
     if (place(GetParam().domain).empty())
         GTEST_SKIP() << "there is no file system on a disk";
     EXPECT_EQ(
-        operate_in_process(GetParam(), rig::rounds(GetParam().domain == Domain::disk ? 150 : 800)),
+        operate_in_process(GetParam(), rig::rounds(GetParam().domain == Domain::disk ? 60 : 500)),
         "");
 }
 

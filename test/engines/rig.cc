@@ -62,6 +62,11 @@ bool goes_through_media(const Kind &kind)
     return true;
 }
 
+bool has_steps(const Kind &kind)
+{
+    return std::string(kind.name) != "pmemobj";
+}
+
 std::string place(Domain domain)
 {
     return domain == Domain::disk ? support::disk_folder() : "/dev/shm";

@@ -37,6 +37,9 @@ std::vector<Case> cases(const std::vector<Domain> &domains);
 /* Does all that the engine stores pass its Medium? Not if another library stores for it. */
 bool goes_through_media(const Kind &kind);
 
+/* Can its steps be counted, or some of them? Not if all are libpmemobj's. */
+bool has_steps(const Kind &kind);
+
 /* A folder for the files of an engine: in memory, or on a disk for Domain::disk. "" if there is no disk. */
 std::string place(Domain domain);
 
