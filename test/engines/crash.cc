@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <sys/time.h>
 #include <thread>
@@ -107,11 +108,11 @@ uint64_t border(const Case &one, unsigned thread, unsigned threads)
 
 Script random_script(rig::Random &random, Unit unit, uint64_t begin, uint64_t end)
 {
+    static constexpr uint32_t MOST[] = {256, 8192, 32768, MAX_WRITE};
     Script script(random.within(1, 8));
     for (auto &writes : script)
         for (uint64_t n = unit == Unit::write ? 1 : random.within(1, 5); n; n--)
-            writes.push_back(
-                random_write(random, begin, end, random.chance(70) ? 8192 : MAX_WRITE));
+            writes.push_back(random_write(random, begin, end, MOST[random.below(4)]));
     return script;
 }
 
@@ -212,9 +213,10 @@ class Life
 {
   public:
     Life(const Case &one, End end, const std::optional<Forgotten> &forgotten)
-        : one_(one), forgotten_(forgotten), random_(rig::seed()), above_(place(one.domain)),
-          folder_(above_ / "files"), image_(above_ / "image"), memory_(sizeof(Ledger)),
-          seen_(FILE_BYTES), content_(FILE_BYTES)
+        : one_(one), forgotten_(forgotten),
+          random_(rig::seed() ^ std::hash<std::string>()(one.name()) ^ static_cast<uint64_t>(end)),
+          above_(place(one.domain)), folder_(above_ / "files"), image_(above_ / "image"),
+          memory_(sizeof(Ledger)), seen_(FILE_BYTES), content_(FILE_BYTES)
     {
         way = end;
         ledger = reinterpret_cast<Ledger *>(memory_.at);

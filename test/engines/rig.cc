@@ -82,7 +82,9 @@ Write random_write(rig::Random &random, uint64_t begin, uint64_t end, uint32_t l
 {
     constexpr uint64_t PAGE = 4096, HOT = 3 * PAGE;
     Write w;
-    w.bytes = static_cast<uint32_t>(random.log_uniform(std::min<uint64_t>(largest, end - begin)));
+    const uint64_t most = std::min<uint64_t>(largest, end - begin);
+    w.bytes = static_cast<uint32_t>(random.chance(70) ? random.log_uniform(most)
+                                                      : random.within(1, most));
     if (random.chance(25) && w.bytes >= 64)
         w.bytes = w.bytes / 64 * 64;
     w.source = static_cast<uint32_t>(random.below(SOURCE.size() - w.bytes + 1));
