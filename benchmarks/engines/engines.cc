@@ -7,8 +7,26 @@ namespace engine
 {
 
 const std::vector<Kind> ENGINES = {
-    FLOOR, RAW, ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM, PMEMOBJ, MSYNC, PWRITE,
-    HYBRID_LOG, HYBRID_UNDO, HYBRID_REDO,
+    /* what the medium allows */
+    FLOOR,
+    RAW,
+    /* libato */
+    ATO,
+    ATO_GATHER,
+    ATO_EAGERLY,
+    ATO_LANES,
+    ATO_RTM,
+    /* libpmemobj */
+    PMEMOBJ,
+    FALLBACK_PMEMOBJ,
+    FALLBACK_PMEMOBJ_REDO,
+    /* system calls */
+    MSYNC,
+    PWRITE,
+    /* Libnvmmio's scheme */
+    HYBRID_LOG,
+    HYBRID_UNDO,
+    HYBRID_REDO,
 };
 
 const Kind &kind(const std::string &name)

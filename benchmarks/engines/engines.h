@@ -16,6 +16,7 @@ extern const Kind HYBRID_UNDO;
 extern const Kind RAW;
 extern const Kind ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM;
 extern const Kind PMEMOBJ;
+extern const Kind FALLBACK_PMEMOBJ, FALLBACK_PMEMOBJ_REDO;
 extern const Kind MSYNC;
 extern const Kind PWRITE;
 
