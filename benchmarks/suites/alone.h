@@ -66,7 +66,7 @@ class Content
 };
 
 const char *source(); /* of the bytes that are written: SOURCE_BYTES */
-constexpr size_t SOURCE_BYTES = 128 << 10;
+constexpr size_t SOURCE_BYTES = MAX_BYTES + (64 << 10);
 
 /* `count` writes of `bytes` bytes, each in another block of `block` bytes of a file of `file_bytes`, all at random. */
 std::vector<engine::Operation> scattered(uint64_t file_bytes, size_t count, uint32_t block,

@@ -35,7 +35,7 @@ namespace
 {
 
 const std::vector<Suite> SUITES = {
-    RANDOM, AMPLIFICATION, SYNC, THREADS, LATENCY, TRANSACTIONS, UNMAP, RECOVERY,
+    RANDOM, AMPLIFICATION, SYNC, THREADS, LATENCY, TRANSACTIONS, SMALL_NVM, UNMAP, RECOVERY,
 };
 
 /* Two homes, a copy in memory, logs: what an engine takes at most, in sizes of its file, and besides. */

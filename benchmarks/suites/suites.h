@@ -8,7 +8,8 @@
 namespace suite
 {
 
-extern const Suite AMPLIFICATION, LATENCY, RANDOM, RECOVERY, SYNC, THREADS, TRANSACTIONS, UNMAP;
+extern const Suite AMPLIFICATION, LATENCY, RANDOM, RECOVERY, SMALL_NVM, SYNC, THREADS, TRANSACTIONS,
+    UNMAP;
 
 } // namespace suite
 
