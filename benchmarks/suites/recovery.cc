@@ -56,8 +56,9 @@ void run()
     std::vector<unsigned> shares = {0, 64, 8, 1}; /* 1/64 ... */
     if (settings.full)
         shares = {0, 256, 64, 16, 4, 2, 1};
-    if (settings.domain == engine::Domain::disk) /* more take minutes to be written */
-        shares = {0, 1024, 64};
+    if (settings.domain == engine::Domain::disk) /* more takes minutes to be written */
+        shares =
+            settings.full ? std::vector<unsigned>{0, 256, 64, 16} : std::vector<unsigned>{0, 64};
     size_t cells = shares.size();
     for (const unsigned share : shares) {
         const size_t count = share ? options.bytes / RECORD / share : 0;

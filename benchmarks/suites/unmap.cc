@@ -64,13 +64,12 @@ void run()
             break;
         }
 
-    const bool on_disk = settings.domain == engine::Domain::disk;
     std::vector<Shape> shapes = {{"none", 0, 0}, {"1/64 of pages", 1024, 64}};
-    if (settings.full || on_disk)
+    if (settings.full)
         shapes.push_back({"1/16 of pages", 1024, 16});
-    if (settings.full && !on_disk)
-        shapes.push_back({"1/4 of pages", 1024, 4});
-    if (!on_disk) { /* there it takes minutes to write so much */
+    if (settings.domain != engine::Domain::disk) { /* there more takes minutes to be written */
+        if (settings.full)
+            shapes.push_back({"1/4 of pages", 1024, 4});
         shapes.push_back({"all pages", 1024, 1});
         shapes.push_back({"all pages", PAGE, 1});
     }
