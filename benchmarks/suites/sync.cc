@@ -90,9 +90,12 @@ void run_cell(const Sides &sides, engine::Unit unit, bool random, size_t interva
 
 void run()
 {
-    std::vector<size_t> intervals = {1, 10, 100, 1000};
-    if (settings.full)
-        intervals = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+    std::vector<size_t> intervals;
+    for (const size_t interval : settings.full
+                                     ? std::vector<size_t>{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+                                     : std::vector<size_t>{1, 10, 100, 1000})
+        if (interval * BYTES <= (settings.file_mib << 20) / 8) /* fits the logs, too */
+            intervals.push_back(interval);
     size_t cells = 2 * intervals.size() + 2;
     for (const engine::Unit unit : {engine::Unit::sync, engine::Unit::write}) {
         engine::Options options;
