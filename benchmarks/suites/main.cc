@@ -36,6 +36,9 @@ namespace
 
 const std::vector<Suite> SUITES = {
     RANDOM, AMPLIFICATION, SYNC, THREADS, LATENCY, TRANSACTIONS, SMALL_NVM, UNMAP, RECOVERY,
+#ifdef WITH_SQLITE
+    YCSB,
+#endif
 };
 
 /* Two homes, a copy in memory, logs: what an engine takes at most, in sizes of its file, and besides. */
