@@ -37,7 +37,7 @@ namespace
 const std::vector<Suite> SUITES = {
     RANDOM, AMPLIFICATION, SYNC, THREADS, LATENCY, TRANSACTIONS, SMALL_NVM, UNMAP, RECOVERY,
 #ifdef WITH_SQLITE
-    YCSB,
+    YCSB,   TPCC,
 #endif
 };
 

@@ -10,7 +10,7 @@ namespace suite
 
 extern const Suite AMPLIFICATION, LATENCY, RANDOM, RECOVERY, SMALL_NVM, SYNC, THREADS, TRANSACTIONS,
     UNMAP;
-extern const Suite YCSB; /* where there is SQLite */
+extern const Suite YCSB, TPCC; /* where there is SQLite */
 
 } // namespace suite
 
