@@ -19,6 +19,7 @@ extern const Kind PMEMOBJ;
 extern const Kind FALLBACK_PMEMOBJ, FALLBACK_PMEMOBJ_REDO;
 extern const Kind MSYNC;
 extern const Kind PWRITE;
+extern const Kind REDO_CACHE;
 extern const Kind REPLICA;
 
 } // namespace engine
