@@ -27,6 +27,9 @@ const std::vector<Kind> ENGINES = {
     HYBRID_LOG,
     HYBRID_UNDO,
     HYBRID_REDO,
+    /* NOVA's atomic mmap; vNVML's scheme */
+    REPLICA,
+    REDO_CACHE,
 };
 
 const Kind &kind(const std::string &name)

@@ -9,18 +9,12 @@ namespace engine
 {
 
 /* The first is the one that ratios are to. */
-extern const Kind FLOOR;
-extern const Kind HYBRID_LOG;
-extern const Kind HYBRID_REDO;
-extern const Kind HYBRID_UNDO;
-extern const Kind RAW;
+extern const Kind FLOOR, RAW;
 extern const Kind ATO, ATO_GATHER, ATO_EAGERLY, ATO_LANES, ATO_RTM;
-extern const Kind PMEMOBJ;
-extern const Kind FALLBACK_PMEMOBJ, FALLBACK_PMEMOBJ_REDO;
-extern const Kind MSYNC;
-extern const Kind PWRITE;
-extern const Kind REDO_CACHE;
-extern const Kind REPLICA;
+extern const Kind PMEMOBJ, FALLBACK_PMEMOBJ, FALLBACK_PMEMOBJ_REDO;
+extern const Kind MSYNC, PWRITE;
+extern const Kind HYBRID_LOG, HYBRID_UNDO, HYBRID_REDO;
+extern const Kind REPLICA, REDO_CACHE;
 
 } // namespace engine
 
