@@ -33,6 +33,7 @@ enum class Promise {
     none,    /* not durable, and a crash tears it */
     durable, /* durable when its unit has ended; a crash in its midst tears it */
     page,    /* the same, but a page is never torn */
+    shared,  /* atomic, but a sync() ends the units of all threads, between two writes */
     atomic,  /* all or nothing, and durable when its unit has ended */
 };
 

@@ -55,6 +55,9 @@ const char *name_of(Promise promise, Domain domain)
         return kills ? "survives a kill, not atomic" : "durable, not atomic";
     case Promise::page:
         return kills ? "survives a kill, each page atomic" : "durable, each page atomic";
+    case Promise::shared:
+        return kills ? "atomic for all threads together, survives a kill"
+                     : "atomic for all threads together, and durable";
     case Promise::atomic:
         break;
     }

@@ -37,7 +37,7 @@
  *     another size that finds no delta there.
  *   - When the log is full, the thread that needs room copies committed deltas itself; if there are none, the log grows.
  *
- * A unit is the whole file's: sync() commits what all threads have written, as msync() there.
+ * A unit of Unit::sync is the whole file's: sync() commits what all threads have written, as msync() there.
  */
 #include "engines.h"
 #include "hybrid_log_index.h"
@@ -555,9 +555,9 @@ bool takes_part(const Options &options)
     return options.domain != Domain::disk;
 }
 
-Promise promise(const Options &)
+Promise promise(const Options &options)
 {
-    return Promise::atomic;
+    return options.unit == Unit::sync ? Promise::shared : Promise::atomic;
 }
 
 } // namespace
@@ -566,7 +566,7 @@ const Kind HYBRID_LOG = {
     "hybrid-log",
     "Libnvmmio's scheme: a delta for each block in an undo or a redo log, committed by an epoch of "
     "the file, copied in the "
-    "background; sync() ends the unit of all threads",
+    "background",
     takes_part,
     promise,
     map<Policy::hybrid>,

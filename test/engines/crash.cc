@@ -189,6 +189,7 @@ std::string judge(Promise promise, const Bytes &is, Bytes *base, const Script &s
     switch (promise) {
     case Promise::none:
         return "";
+    case Promise::shared: /* of one thread */
     case Promise::atomic:
         if (same(*base, begin, end - begin) || (ending && same(now, begin, end - begin)))
             return "";
@@ -269,8 +270,11 @@ class Life
         if (wrong.empty())
             wrong = look();
         const Bytes is(seen_.at, seen_.at + FILE_BYTES);
+        /* Another thread's sync() leaves the first whole writes of a unit, in each page. */
+        const Promise promise =
+            one_.promise() == Promise::shared && threads > 1 ? Promise::page : one_.promise();
         for (unsigned t = 0; t < threads && wrong.empty(); t++)
-            wrong = judge(one_.promise(), is, &content_, scripts[t], ledger->progress[t].word,
+            wrong = judge(promise, is, &content_, scripts[t], ledger->progress[t].word,
                           border(one_, t, threads), border(one_, t + 1, threads));
         content_ = is;
         return wrong.empty() ? ""
