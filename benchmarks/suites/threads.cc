@@ -5,11 +5,11 @@
  *   private files   each thread writes 4 KiB at random places of a file of its own
  *   shared file     the same in one file, each thread in a range of its own
  *
- * The values are MB/s of all threads together, and that relative to the engine's own rate with one thread. Each write is a unit:
- * durable, and as atomic as the engine makes it, when it returns (the paper does not say how often FIO syncs here). The threads
- * are at most four times as many as the processors; the paper has 20, and 16 threads at most. With more threads than processors a
- * value says what waiting for one another costs, not how an engine scales; background threads of an engine count as well. The
- * file of one thread is as large as the files of all together.
+ * The values are MB/s of all threads together; and in the same round, how many times as fast that is as one thread that makes the
+ * same writes, to the same files. Each write is a unit: durable, and as atomic as the engine makes it, when it returns (the paper does
+ * not say how often FIO syncs here). The threads are at most four times as many as the processors; the paper has 20 processors and
+ * at most 16 threads. With more threads than processors a value says what waiting for one another costs, not how an engine scales;
+ * background threads of an engine count as well. All private files, of the most threads, are as large as the shared one.
  */
 #include "pace.h"
 #include "suites.h"
@@ -75,21 +75,15 @@ class Crew
     std::vector<std::thread> others_;
 };
 
-/* by_one[side]: the rate of one thread; set by the cell with one thread. */
-void run_cell(const Cell &cell, bool is_private, double seconds, std::vector<double> *by_one)
+/* Several files, one for each thread, or one for all. */
+using Files = std::vector<std::unique_ptr<Sides>>;
+
+void run_cell(const Cell &cell, const Files &files, uint64_t file_bytes, double seconds)
 {
     say("threads: %s, %u threads%s", cell.workload.c_str(), cell.threads,
         cell.threads > settings.cpus ? ", more than processors" : "");
-    const uint64_t pages = (settings.file_mib << 20) / BYTES / cell.threads; /* of a thread */
-    engine::Options options;
-    options.bytes = pages * BYTES * (is_private ? 1 : cell.threads);
-    options.domain = settings.domain;
-    std::vector<std::unique_ptr<Sides>> files;
-    for (unsigned i = 0; i < (is_private ? cell.threads : 1); i++) {
-        files.push_back(std::make_unique<Sides>(options));
-        files[i]->fill();
-    }
-
+    const bool is_private = files.size() > 1;
+    const uint64_t pages = file_bytes / BYTES / (is_private ? 1 : cell.threads); /* of a thread */
     std::mt19937_64 generator(1);
     std::vector<std::vector<engine::Operation>> operations(cell.threads);
     const auto prepare = [&](size_t count) {
@@ -102,30 +96,35 @@ void run_cell(const Cell &cell, bool is_private, double seconds, std::vector<dou
             }
         }
     };
-    Crew crew(cell.threads);
-    const auto take = [&](size_t side) {
-        const double ns = crew.ns_of_all([&](unsigned i) {
-            const Sides &sides = *files[is_private ? i : 0];
-            sides[side].run(operations[i].data(), operations[i].size(), sides.source(),
-                            sides.target());
-        });
-        return static_cast<double>(operations[0].size() * cell.threads * BYTES) / ns * 1e3;
+    const auto write = [&](size_t side, unsigned i) {
+        const Sides &sides = *files[is_private ? i : 0];
+        sides[side].run(operations[i].data(), operations[i].size(), sides.source(), sides.target());
+    };
+    const auto write_all = [&](size_t side) { /* by one thread */
+                                              for (unsigned i = 0; i < cell.threads; i++)
+                                                  write(side, i);
     };
     const Sides &first = *files[0];
-    const size_t count = batch(seconds, rounds(), first.count(), 1, MOST, prepare, take);
-    auto values = first.interleave(
+    Crew crew(cell.threads);
+    std::vector<std::vector<double>> speedups(first.count());
+    const auto take = [&](size_t side) {
+        const double ns = crew.ns_of_all([&](unsigned i) { write(side, i); });
+        if (cell.threads > 1)
+            speedups[side].push_back(ns_of([&] { write_all(side); }) / ns);
+        return static_cast<double>(operations[0].size() * cell.threads * BYTES) / ns * 1e3;
+    };
+    /* Tried by one thread, and not too few: else the time is the one in which threads wake up. */
+    const size_t least = settings.domain == engine::Domain::disk ? 4 : 512,
+                 count = batch(cell.threads > 1 ? seconds / 2 : seconds, rounds(), first.count(),
+                               least, MOST, prepare, write_all);
+    const auto rates = first.interleave(
         rounds(), [&] { prepare(count); }, take);
-    for (const std::unique_ptr<Sides> &file : files)
-        file->check_content();
-    first.report("threads", cell, "MB/s", values);
-
+    first.report("threads", cell, "MB/s", rates);
     if (cell.threads == 1)
-        for (const std::vector<double> &of_side : values)
-            by_one->push_back(bench::median(of_side));
-    for (size_t side = 0; side < values.size(); side++)
-        for (double &value : values[side])
-            value /= (*by_one)[side];
-    first.report("threads", cell, "times one thread", values);
+        return;
+    for (std::vector<double> &of_side : speedups)
+        of_side.erase(of_side.begin()); /* of the warm-up */
+    first.report("threads", cell, "times one thread", speedups);
 }
 
 void run()
@@ -136,15 +135,21 @@ void run()
             counts.push_back(count);
     size_t cells = 2 * counts.size();
     for (const bool is_private : {true, false}) {
-        std::vector<double> by_one;
-        for (const unsigned count : counts) {
-            Cell cell;
-            cell.workload =
-                is_private ? "private files, random writes" : "shared file, random writes";
-            cell.size = BYTES;
-            cell.threads = count;
-            run_cell(cell, is_private, time_of_cell(cells--), &by_one);
+        const unsigned count = is_private ? std::max(counts.back(), 2u) : 1;
+        engine::Options options;
+        options.bytes = (settings.file_mib << 20) / count / BYTES * BYTES;
+        options.domain = settings.domain;
+        Files files;
+        for (unsigned i = 0; i < count; i++) {
+            files.push_back(std::make_unique<Sides>(options));
+            files[i]->fill();
         }
+        for (const unsigned threads : counts)
+            run_cell({is_private ? "private files, random writes" : "shared file, random writes",
+                      BYTES, threads},
+                     files, options.bytes, time_of_cell(cells--));
+        for (const std::unique_ptr<Sides> &file : files)
+            file->check_content();
     }
 }
 
