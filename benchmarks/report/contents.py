@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the report says: chapters made from the rows, and the short form of them."""
+import os
+
+from . import document, figures, losses, papers, results
+
+TPCC, THRICE = 1.3, 3  # aims
+DOMAINS = {
+    'pmem': 'in memory that is taken for persistent memory',
+    'process': 'in memory, where only a kill is survived',
+    'disk': 'on a disk',
+}
+MEANING = {
+    'pmem': 'persistent memory: each flush and fence is issued, and on it kill, kernel crash and power cut would be survived',
+    'process': 'memory: a kill is survived',
+    'disk': 'a disk: kill, kernel crash and power cut are survived',
+}
+METHOD = [
+    'All engines get the same operations in the same order, each in files of its own, in one process. In a round each of them takes '
+    'the same batch, in random order. After the rounds all must hold the same bytes, or the run fails.',
+    'A value is the median of the rounds; the spread is half of the distance between the quartiles. A ratio is the median of the '
+    'ratios of the rounds to the floor\'s.',
+    'Only engines with the same guarantee are compared with one another. A weaker one is named in each table.',
+]
+
+
+def factor(value):
+    return f'{value:.2f}' if value < 10 else f'{value:,.1f}' if value < 100 else f'{value:,.0f}'
+
+
+def value_of(row):
+    """The ratio to the floor, with the spread in per cent; the value itself where there is none."""
+    shown = f'{row.value:,.4g}' if row.ratio_to_floor is None else factor(row.ratio_to_floor)
+    if not row.spread or not row.value:
+        return shown
+    per_cent = 100 * row.spread / row.value
+    return f'{shown} ±{per_cent:.0f} %' if per_cent >= 0.5 else shown
+
+
+def charged(charge):
+    """What is said of the cost that was added; empty if there was none."""
+    if not charge:
+        return ''
+    line, fence = charge.split(',')
+    return f'{line} ns added to each flushed line, {fence} ns to each fence'
+
+
+def name_of(cell):
+    parts = [cell.workload]
+    if cell.size:
+        parts.append(figures.length(cell.size))
+    if cell.threads > 1:
+        parts.append(f'{cell.threads} threads')
+    return ', '.join(filter(None, parts))
+
+
+# ---- Aims ----
+
+def aims(rows):
+    """[(aim, result, 'yes', 'no' or 'not measured')]"""
+    table = papers.Table(rows)
+    found = []
+    for rival in ('hybrid-log', 'pmemobj'):
+        gain = table.gain('ato', rival, 'random', 'MB/s', workload='0/100', size=1024)
+        found.append((f'random writes of 1 KiB: at least {THRICE} × `{rival}`', gain and f'{gain:.2f} ×', gain and gain >= THRICE))
+    writing = {cell: engines for cell, engines in results.cells(results.without_twins(rows)).items()
+               if losses.writes(cell) and results.ours_of(cell, engines)
+               and results.best_rival(engines, results.ours_of(cell, engines))}
+    lost = [loss for loss in losses.find(rows) if loss.cell in writing]
+    within = sum(loss.is_close for loss in lost)
+    close = f'; of the others {within} by less than the spread' if within else ''
+    found.append(('ahead of every engine of equal guarantee in each cell that writes',
+                  writing and f'{len(writing) - len(lost)} of {len(writing)} cells' + close, bool(writing) and not lost))
+    worst = None
+    for cell, engines in table.cells.items():
+        ours = results.ours_of(cell, engines) if cell.suite == 'tpcc' else None
+        rival = ours and results.best_rival(engines, ours)
+        if rival:
+            gain = results.advantage(ours, rival)
+            worst = gain if worst is None else min(worst, gain)
+    found.append((f'TPC-C: at least {TPCC} × the best rival of equal guarantee, in the worst cell', worst and f'{worst:.2f} ×',
+                  worst and worst >= TPCC))
+    return [(aim, result or '', 'not measured' if not result else 'yes' if met else 'no') for aim, result, met in found]
+
+
+# ---- Chapters ----
+
+def add_top(page, about, rows):
+    page.text(f'{about["date"]}. Each number is a ratio to something that ran beside it in the same process. '
+              f'{"A long run." if about["full"] else "A quick run: `--full` takes longer and has more cells."}')
+    if about['failed']:
+        page.heading('Failed')
+        page.items(about['failed'])
+    charge = next((row.charge for row in rows if row.charge), '')
+    if charge:
+        page.text(f'**With {charged(charge)}**, the same for all engines.')
+    page.heading('What was aimed at')
+    page.text('These are aims, not conditions: the report shows what came out.')
+    page.table(['aim', 'result', 'reached'], aims(rows))
+    page.heading('Measured on')
+    page.table(['', ''], about['machine'])
+    page.table(['domain', 'medium', 'what it stands for'], [(domain, medium, MEANING[domain]) for domain, medium in about['media']])
+    if about['notes']:
+        page.text('What was left out or made smaller:')
+        page.items(about['notes'])
+
+
+def add_engines(page, about, rows):
+    page.heading('Engines')
+    promised = {}
+    for row in rows:
+        promised.setdefault(row.engine, {}).setdefault(row.guarantee, set()).add(row.domain)
+    what = about['engines']
+    page.table(['engine', 'what it is', 'guarantee'],
+               [(f'`{engine}`', what.get(engine, ''), '; '.join(
+                   guarantee + ('' if len(guarantees) == 1 else f' ({", ".join(sorted(domains))})')
+                   for guarantee, domains in guarantees.items())) for engine, guarantees in promised.items()])
+
+
+def add_papers(page, rows):
+    page.heading('Beside the papers')
+    page.text('Numbers of the papers are those of their texts; where one is only in a picture, the table says so. A ratio is how many times '
+              'the first is better than the second. ' + papers.STAND_INS)
+    table = papers.Table(rows)
+    found = papers.rows(table)
+    for source in dict.fromkeys(row[0] for row in found):
+        page.heading(source, 3)
+        page.table(['figure', 'what', 'paper', 'here', 'difference'], [row[1:] for row in found if row[0] == source])
+    page.heading('Not measured here', 3)
+    page.table(['paper', 'figure', 'what', 'why not'], papers.NOT_HERE)
+
+
+def loss_rows(found):
+    return [(loss.cell.domain, loss.cell.suite, name_of(loss.cell), loss.cell.metric, f'`{loss.rival.engine}`',
+             f'{loss.behind:.2f} ×' + (' (within the spread)' if loss.is_close else ''), loss.why) for loss in found]
+
+
+def add_losses(page, rows):
+    page.heading('Where libato is behind')
+    found = losses.find(rows)
+    if not found:
+        page.text('In no cell is an engine of equal guarantee ahead of libato.')
+        return
+    page.text('Each cell in which an engine that promises as much is ahead, by how much, and why.')
+    page.table(['domain', 'suite', 'cell', 'metric', 'rival', 'behind', 'why'], loss_rows(found))
+
+
+def groups(rows):
+    """{(suite, domain, charge, stem of the metric): rows}, in their order."""
+    found = {}
+    for row in rows:
+        found.setdefault((row.suite, row.domain, row.charge, figures.stem_of(row.metric)), []).append(row)
+    return found
+
+
+STEMS = {'ns': 'time', 'mean ns': 'mean time', 'percentile ns': 'percentiles of the time'}
+
+
+def title_of(key):
+    suite, domain, charge, stem = key
+    return ', '.join(filter(None, [suite, DOMAINS.get(domain, domain), STEMS.get(stem, stem), charged(charge)]))
+
+
+def draw_figures(rows, folder):
+    """{key of groups: path of an SVG}. Writes each as SVG and PNG."""
+    look = figures.looks(dict.fromkeys(row.engine for row in rows))
+    drawn = {}
+    for key, group in groups(results.without_twins(rows)).items():
+        path = os.path.join(folder, document.anchor('-'.join(key[:2] + (key[3],)).replace('/', ' per ')))
+        figures.draw(figures.plot_of(group), title_of(key), look, path)
+        drawn[key] = path + '.svg'
+    return drawn
+
+
+def add_suites(page, about, rows, drawn):
+    last = None
+    for key, group in groups(results.without_twins(rows)).items():
+        suite, _, charge, _ = key
+        if suite != last:
+            page.heading(suite)
+            page.text(about['suites'].get(suite, '') or 'This suite says nothing of itself.')
+            last = suite
+        page.heading(title_of(key), 3)
+        if key in drawn:
+            page.figure(drawn[key], title_of(key))
+        add_cells(page, group, charge)
+
+
+def add_cells(page, group, charge):
+    cells = results.cells(group)
+    engines = list(dict.fromkeys(row.engine for row in group))
+    has_ratio = any(row.ratio_to_floor for row in group)
+    stems = {cell.metric for cell in cells}
+    more = results.is_more_better(group[0].metric)
+    better = '' if more is None else ' More is better.' if more else ' Less is better.'
+    what = 'Relative to the floor, and the spread' if has_ratio else 'Values, and the spread'
+    page.text(what + (f'; {charged(charge)}' if charge else '') + '.' + better)
+    weaker = weaker_ones(group)
+    page.table(['cell'] + [engine + weaker.get(engine, '') for engine in engines],
+               [[name_of(cell) + (f', {cell.metric}' if len(stems) > 1 else '')] +
+                [value_of(row[engine]) if engine in row else '' for engine in engines] for cell, row in cells.items()])
+
+
+def weaker_ones(group):
+    """{engine: its guarantee in brackets} for those that promise less than libato there."""
+    ours = next((row.guarantee for row in group if row.engine == 'ato'), results.GUARANTEES[-1][0])
+    return {row.engine: f' ({row.guarantee})' for row in group if not results.is_equal(row.guarantee, ours)}
+
+
+def report(about, rows, drawn):
+    page = document.Document('libato beside its rivals')
+    add_top(page, about, rows)
+    add_papers(page, rows)
+    add_losses(page, rows)
+    add_engines(page, about, rows)
+    add_suites(page, about, rows, drawn)
+    page.heading('How it is measured')
+    page.items(METHOD)
+    page.text('Every number is in `results.csv`.')
+    return page
+
+
+# ---- The short form ----
+
+SHORT_FIGURES = [('random', 'pmem', '', 'MB/s'), ('transactions', 'pmem', '', 'commits/s')]
+SHORT_LOSSES = 25
+
+
+def short(about, rows, pictures):
+    """The page of the documents: what was aimed at, the papers, and where libato is behind."""
+    page = document.Document('The evaluation')
+    page.text('libato beside its rivals, on the work of the papers. Made by `benchmarks/evaluate --short`, on '
+              f'{about["date"]}; the whole report, with a figure and a table for each suite, is what `benchmarks/evaluate` writes. '
+              'All numbers are ratios to something that ran beside it in the same process.')
+    page.table(['machine', ''], about['machine'] + [(f'medium, domain {domain}', medium) for domain, medium in about['media']])
+    if about['failed'] or about['notes']:
+        page.text('Failed, left out or made smaller: ' + '; '.join(about['failed'] + about['notes']) + '.')
+    page.heading('What was aimed at')
+    page.table(['aim', 'result', 'reached'], aims(rows))
+    for key, path in pictures.items():
+        page.figure(path, title_of(key))
+    page.heading('Beside the papers')
+    page.text('Numbers of the papers are those of their texts. A ratio is how many times the first is better than the second. ' +
+              papers.STAND_INS)
+    page.table(['paper', 'what', 'paper', 'here', 'difference'],
+               [(row[0].split(' ')[0] + ' ' + row[1], *row[2:]) for row in papers.rows(papers.Table(rows))])
+    page.heading('Where libato is behind')
+    found = losses.find(rows)
+    if not found:
+        page.text('In no cell is an engine of equal guarantee ahead of libato.')
+    else:
+        page.text(f'{len(found)} cells in which an engine of equal guarantee is ahead' +
+                  (f'; the {SHORT_LOSSES} by which most:' if len(found) > SHORT_LOSSES else ':'))
+        page.table(['domain', 'suite', 'cell', 'metric', 'rival', 'behind', 'why'],
+                   loss_rows(sorted(found, key=lambda loss: -loss.behind)[:SHORT_LOSSES]))
+    page.heading('How it is measured')
+    page.items(METHOD)
+    return page
