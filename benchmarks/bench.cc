@@ -45,11 +45,6 @@ void ask_to_stop(int number)
 
 } // namespace
 
-const char *domain_name(Domain domain)
-{
-    return domain == Domain::pmem ? "pmem" : "process";
-}
-
 void fail(const char *format, ...)
 {
     va_list args;

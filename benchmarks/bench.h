@@ -3,35 +3,32 @@
  * A backend, and the writes that it gets.
  *
  * Every backend holds the same file in its own way and gets the same stream of writes from the same source,
- * so that their times differ only by their work for a write, and their files are the same at the end. A
- * backend is a file of its own: floor, plain, pmemobj, libato.
+ * so that their times differ only by their work for a write, and their files are the same at the end. Those are
+ * libato, plain stores (files of that name), and engines of the evaluation.
  */
 #ifndef ATO_BENCHMARKS_BENCH_H
 #define ATO_BENCHMARKS_BENCH_H
 
+#include "engines/engine.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace bench
 {
 
+using engine::Domain;
+
 /* One write: `bytes` bytes at `offset` of the file, from byte `source` of the source. */
-struct Write {
-    uint64_t offset;
-    uint32_t bytes;
-    uint32_t source;
-};
+using Write = engine::Operation;
 
 /* The source of the bytes: small enough to stay in the first-level cache. */
 constexpr size_t SOURCE_SPAN = 16384; /* a write begins at one of its 64-byte lines ... */
 constexpr size_t MAX_WRITE = 16384;   /* ... and is at most that long */
-
-enum class Domain { pmem, process };
-
-const char *domain_name(Domain domain);
 
 class Backend
 {
@@ -60,6 +57,10 @@ class Backend
 
     virtual void read(void *dst, uint64_t offset, size_t n) = 0;
 };
+
+/* An engine of the evaluation. write_at_once() is one unit only with Unit::sync. */
+std::unique_ptr<Backend> make_engine(const char *name, Domain domain, engine::Unit unit,
+                                     size_t file_bytes);
 
 /* Print a sentence to stderr and exit(1): only the folder has to be removed. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

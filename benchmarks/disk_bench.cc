@@ -16,7 +16,6 @@
  * `kib`: of the block device below the folder, a commit, whoever asked for them. Checkpoints are in the times where they fall.
  */
 #include "disk_sides.h"
-#include "pmemobj.h"
 
 #include <algorithm>
 #include <ato.h>
@@ -45,6 +44,7 @@ using bench::Values;
 
 std::unique_ptr<File> file, relaxed_file, plain_file;
 std::unique_ptr<Floor> floor_side;
+std::unique_ptr<bench::Backend> pool; /* of libpmemobj */
 std::minstd_rand dice(1);
 
 /* ---- relaxed ---- */
@@ -322,7 +322,10 @@ std::vector<Case> cases()
                            }};
     const Side tx = {"libato", BOTH, [](size_t n) { file->transact(n, dice); }};
     const Side pmemobj = {"libpmemobj", BOTH, [](size_t n) {
-                              static const auto pool = bench::make_pmemobj(settings.file_bytes());
+                              if (!pool)
+                                  pool =
+                                      bench::make_engine("pmemobj", bench::Domain::disk,
+                                                         engine::Unit::sync, settings.file_bytes());
                               while (n--) {
                                   bench::Write parts[PAGES];
                                   for (bench::Write &w : parts)
@@ -363,6 +366,7 @@ int main(int argc, char **argv)
                                   relaxed_file.reset();
                                   plain_file.reset();
                                   floor_side.reset();
+                                  pool.reset();
                               }};
     program.defaults.dir = ".";
     program.forces_pmem = false; /* libpmemobj calls msync() on a disk */

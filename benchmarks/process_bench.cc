@@ -14,7 +14,6 @@
  * place of its memory.) `to_floor` and `to_memcpy`: libato's scaling relative to the base's. The second
  * process has the file mapped all the time. In domain pmem.
  */
-#include "floor.h"
 #include "libato.h"
 #include "measure.h"
 #include "modify.h"
@@ -214,8 +213,9 @@ Files &files_for(bool reads)
     std::vector<std::unique_ptr<Backend>> sides;
     auto libato = bench::make_libato({}, bytes);
     bench::Libato *known = libato.get();
-    sides.push_back(reads ? bench::make_plain(bytes)
-                          : bench::make_floor(bench::Domain::pmem, bytes));
+    sides.push_back(
+        reads ? bench::make_plain(bytes)
+              : bench::make_engine("floor", bench::Domain::pmem, engine::Unit::write, bytes));
     sides.push_back(std::move(libato));
     auto world = std::make_unique<bench::World>(std::move(sides), bytes);
     world->fill_at_random();

@@ -34,7 +34,6 @@
 #include "measure.h"
 #include "modify.h"
 #include "plain.h"
-#include "pmemobj.h"
 #include "world.h"
 
 #include "reflection/format/layout.h"
@@ -123,7 +122,8 @@ Files &get_files()
     std::vector<std::unique_ptr<Backend>> sides;
     auto libato = bench::make_libato({}, settings.file_bytes());
     auto made = std::make_unique<Files>(Files{libato.get(), nullptr, nullptr});
-    sides.push_back(bench::make_pmemobj(settings.file_bytes()));
+    sides.push_back(bench::make_engine("pmemobj", bench::Domain::pmem, engine::Unit::sync,
+                                       settings.file_bytes()));
     sides.push_back(std::move(libato));
     sides.push_back(bench::make_plain(settings.file_bytes()));
     made->world = std::make_unique<bench::World>(std::move(sides), settings.file_bytes());

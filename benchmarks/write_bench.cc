@@ -24,11 +24,9 @@
  * side must hold the same file. That libato's flushes and fences are there is not seen here: without
  * them it would only be faster.
  */
-#include "floor.h"
 #include "libato.h"
 #include "measure.h"
 #include "plain.h"
-#include "pmemobj.h"
 #include "world.h"
 
 #include "reflection/format/layout.h"
@@ -75,11 +73,13 @@ Files &files_of(Domain domain)
     options.domain = domain;
     auto libato = bench::make_libato(options, settings.file_bytes());
     auto made = std::make_unique<Files>(Files{domain, libato.get(), nullptr});
-    sides.push_back(bench::make_floor(domain, settings.file_bytes()));
+    sides.push_back(
+        bench::make_engine("floor", domain, engine::Unit::write, settings.file_bytes()));
     sides.push_back(std::move(libato));
     sides.push_back(bench::make_plain(settings.file_bytes()));
     if (domain == Domain::pmem)
-        sides.push_back(bench::make_pmemobj(settings.file_bytes()));
+        sides.push_back(
+            bench::make_engine("pmemobj", domain, engine::Unit::write, settings.file_bytes()));
     made->world = std::make_unique<bench::World>(std::move(sides), settings.file_bytes());
     made->world->fill_at_random();
     made->libato->check_bitmaps_at_random();
@@ -155,7 +155,7 @@ Case write_case(Domain domain, const char *size, uint32_t bytes,
                 const std::vector<bench::Goal> &goals)
 {
     Case c;
-    c.name = std::string("write/") + bench::domain_name(domain) + "/" + size;
+    c.name = std::string("write/") + engine::name_of(domain) + "/" + size;
     c.sides = {"floor", "libato", "memcpy"};
     if (domain == Domain::pmem)
         c.sides.push_back("libpmemobj");
@@ -167,7 +167,7 @@ Case write_case(Domain domain, const char *size, uint32_t bytes,
         size_t i = 0;
         while (sides[i] != side)
             i++;
-        return std::string(bench::domain_name(domain)) + ": " +
+        return std::string(engine::name_of(domain)) + ": " +
                files_of(domain).world->side(i)->guarantee();
     };
     return c;

@@ -53,6 +53,12 @@ struct Operation {
     uint64_t offset;
     uint32_t bytes;
     uint32_t source : 31, is_read : 1; /* a write: from this byte of the source on */
+
+    Operation() = default;
+    Operation(uint64_t at, uint32_t n, uint32_t from, bool reads = false)
+        : offset(at), bytes(n), source(from & INT32_MAX), is_read(reads)
+    {
+    }
 };
 
 class Engine
