@@ -77,6 +77,9 @@ void run()
             for (size_t side = 0; side < sides.count(); side++) {
                 bench::stop_if_asked();
                 const std::vector<double> seen = count(&sides[side], sides, same);
+                if (seen[0] < 1 && sides.kind(side).promise(options) == engine::Promise::atomic)
+                    bench::fail("%s stores to persistent memory by calls that are not counted",
+                                sides.kind(side).name);
                 for (size_t metric = 0; metric < seen.size(); metric++)
                     values[metric * sides.count() + side] = {seen[metric]};
             }
