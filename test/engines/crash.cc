@@ -43,7 +43,6 @@ struct Progress {
 struct Ledger {
     Progress progress[MOST_THREADS];
     std::atomic<uint64_t> steps;
-    std::atomic<uint64_t> nanoseconds; /* of a round that came to its end */
     std::atomic<bool> died;
 };
 
@@ -248,9 +247,10 @@ class Life
         for (Progress &p : ledger->progress)
             p.word = 0;
 
-        /* The n-th step, of as many as there may be. */
-        const uint64_t n = random_.within(1, most_steps_ + most_steps_ / 8);
-        std::string wrong = live(n, random_.below(most_ns_ / 1000 + 1), [&] {
+        /* The n-th step, of as many as there may be: now and then a whole life tells. */
+        const bool whole = lives_++ == 0 || random_.chance(8);
+        const uint64_t n = whole ? 0 : up_to(most_steps_ + most_steps_ / 8);
+        std::string wrong = live(n, whole ? 0 : up_to(ns_ / 1000), [&] {
             auto engine = one_.kind->map(options_);
             std::thread second;
             if (threads == 2)
@@ -261,11 +261,11 @@ class Life
                 second.join();
         });
         const uint64_t steps = ledger->steps;
-        if (!ledger->died && steps > most_steps_)
-            most_steps_ = steps;
+        if (!ledger->died)
+            most_steps_ = std::max(steps, most_steps_);
 
         if (wrong.empty() && random_.chance(30))
-            wrong = live(random_.log_uniform(most_steps_), random_.below(most_ns_ / 2000 + 1),
+            wrong = live(random_.log_uniform(most_steps_), up_to(ns_ / 2000),
                          [&] { one_.kind->map(options_); });
         if (wrong.empty())
             wrong = look();
@@ -283,7 +283,12 @@ class Life
     }
 
   private:
-    /* Runs it in a child that is ended at step n, or after some microseconds, if it gets so far. */
+    uint64_t up_to(uint64_t highest)
+    {
+        return random_.within(1, std::max<uint64_t>(highest, 1));
+    }
+
+    /* Runs it in a child that is ended at step n, or after some microseconds, if it gets so far. 0: it is not. */
     std::string live(uint64_t n, uint64_t microseconds, const std::function<void()> &what)
     {
         const auto start = std::chrono::steady_clock::now();
@@ -294,8 +299,8 @@ class Life
             if (way == End::power)
                 shadow::begin(folder_, forgotten_);
             arm(one_, n);
-            if (way == End::alarm)
-                arm_alarm(microseconds + 1);
+            if (way == End::alarm && microseconds)
+                arm_alarm(microseconds);
             what();
             if (way == End::power)
                 shadow::cut(image_, random_);
@@ -307,9 +312,7 @@ class Life
         if (way == End::alarm && status == 256 + SIGALRM)
             status = support::CUT;
         if (status == 0)
-            most_ns_ = std::max<uint64_t>(most_ns_, static_cast<uint64_t>(took.count()));
-        else if (way == End::alarm)
-            most_ns_ += most_ns_ / 50; /* until it comes to the end now and then */
+            ns_ = static_cast<uint64_t>(took.count());
         if (status == 256 + SIGALRM)
             return "the engine stands still";
         if (status != 0 && status != support::CUT)
@@ -355,7 +358,8 @@ class Life
     Shared memory_, seen_;
     Bytes content_; /* what the file holds */
     Options options_;
-    uint64_t most_steps_ = 8, most_ns_ = 20000000;
+    uint64_t lives_ = 0, most_steps_ = 0; /* of a whole life */
+    uint64_t ns_ = 0;                     /* of the last one that came to its end */
 };
 
 } // namespace
