@@ -46,8 +46,9 @@ class Files final : public Side
 {
   public:
     Files(const std::string &name, const std::string &guarantee, const std::string &folder,
-          const char *vfs, const char *mode)
-        : Side(name, guarantee), database_(folder + "/" + name + ".db"), vfs_(vfs), mode_(mode)
+          uint64_t room, const char *vfs, const char *mode)
+        : Side(name, guarantee), database_(folder + "/" + name + ".db"), room_(room), vfs_(vfs),
+          mode_(mode)
     {
     }
 
@@ -61,11 +62,13 @@ class Files final : public Side
         auto connection = std::make_unique<Connection>(database_, vfs_);
         sqlite3_busy_timeout(connection->handle(), BUSY_TIMEOUT_MS);
         set(*connection, mode_);
+        connection->execute("PRAGMA mmap_size = " + std::to_string(room_));
         return connection;
     }
 
   private:
     std::string database_;
+    uint64_t room_;
     const char *vfs_, *mode_;
 };
 
@@ -161,7 +164,8 @@ Sides::Sides(const std::string &file, uint64_t room) : folder_(new_file("sqlite"
     const char *ours = engine::name_of(Promise::atomic, settings.domain);
     const auto add = [&](const char *name, const char *guarantee, const char *vfs,
                          const char *mode) {
-        sides_.push_back(std::make_unique<Files>(name, guarantee, folder_, vfs, mode));
+        sides_.push_back(
+            std::make_unique<Files>(name, guarantee, folder_, options.bytes, vfs, mode));
     };
     add("truncate", journals, "unix", "truncate");
     add("wal", journals, "unix", "wal");

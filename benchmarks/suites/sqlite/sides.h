@@ -4,7 +4,8 @@
  * transactions.
  *
  *   the name of an engine   journal_mode=OFF in that engine (engine_vfs.h): its promise for Unit::sync is that of a transaction
- *   truncate, wal           SQLite's own VFS and journals, on the medium of the engines
+ *   truncate, wal           SQLite's own VFS and journals, on the medium of the engines; reads map the database, as in the
+ *                           Acumen paper
  *   ato-vfs                 libato's VFS
  *   ato-vfs-off             the same with journal_mode=OFF: like the engines' sides it cannot roll back
  *
