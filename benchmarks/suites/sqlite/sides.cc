@@ -22,6 +22,16 @@ using suite::settings;
 constexpr unsigned BUSY_TIMEOUT_MS = 10000;
 constexpr size_t PAGE = 4096;
 
+/* Of engines that are there, too: only with --full, or where they are named. */
+const std::vector<std::string> VARIANTS = {
+    "ato-gather",           "ato-eager", "ato-lanes", "ato-rtm", "hybrid-undo", "hybrid-redo",
+    "fallback-pmemobj-redo"};
+
+bool has(const std::vector<std::string> &names, const std::string &name)
+{
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 /* SQLite's own VFS calls fsync(), which on a file system in DRAM does nothing; there is no other one of persistent memory here.
  * So it is weaker there than what flushes all that such memory would need. */
 const char *guarantee_of_journals()
@@ -147,10 +157,9 @@ Sides::Sides(const std::string &file, uint64_t room) : folder_(new_file("sqlite"
     const std::vector<std::string> &only = settings.only;
     for (const engine::Kind &kind : engine::ENGINES) {
         const std::string name = kind.name;
-        const bool is_raw = name == "raw",
-                   is_chosen = only.empty()
-                                   ? settings.full || name.rfind("ato-", 0) != 0
-                                   : std::find(only.begin(), only.end(), name) != only.end();
+        const bool is_raw = name == "raw", is_chosen = only.empty()
+                                                           ? settings.full || !has(VARIANTS, name)
+                                                           : has(only, name);
         if (!kind.takes_part(options) || (!is_raw && !is_chosen) ||
             kind.promise(options) == Promise::none)
             continue;

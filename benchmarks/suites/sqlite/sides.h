@@ -9,8 +9,8 @@
  *   ato-vfs                 libato's VFS
  *   ato-vfs-off             the same with journal_mode=OFF: like the engines' sides it cannot roll back
  *
- * The variants of the engine ato take part with --full, or where they are named. synchronous is FULL everywhere. The
- * first side is the floor, the engine raw, which a crash tears.
+ * synchronous is FULL everywhere. The first side is the floor, the engine raw, which a crash tears. Variants of an engine take
+ * part with --full, or where they are named.
  */
 #ifndef ATO_BENCHMARKS_SUITES_SQLITE_SIDES_H
 #define ATO_BENCHMARKS_SUITES_SQLITE_SIDES_H
