@@ -19,7 +19,7 @@ METHOD = [
     'All engines get the same operations in the same order, each in files of its own, in one process. In a round each of them takes '
     'the same batch, in random order. After the rounds all must hold the same bytes, or the run fails.',
     'A value is the median of the rounds; the spread is half of the distance between the quartiles. A ratio is the median of the '
-    'ratios of the rounds to the floor\'s.',
+    'ratios of the rounds to the floor\'s (SQLite: to the engine raw\'s).',
     'Only engines with the same guarantee are compared with one another. A weaker one is named in each table.',
 ]
 
@@ -63,21 +63,18 @@ def aims(rows):
     for rival in ('hybrid-log', 'pmemobj'):
         gain = table.gain('ato', rival, 'random', 'MB/s', workload='0/100', size=1024)
         found.append((f'random writes of 1 KiB: at least {THRICE} × `{rival}`', gain and f'{gain:.2f} ×', gain and gain >= THRICE))
-    writing = {cell: engines for cell, engines in results.cells(results.without_twins(rows)).items()
-               if losses.writes(cell) and results.ours_of(cell, engines)
-               and results.best_rival(engines, results.ours_of(cell, engines))}
+    writing = [cell for cell, engines in results.cells(results.without_twins(rows)).items() if losses.writes(cell)
+               for ours, among in results.contests(engines) if results.best_rival(among, ours)]
     lost = [loss for loss in losses.find(rows) if loss.cell in writing]
     within = sum(loss.is_close for loss in lost)
     close = f'; of the others {within} by less than the spread' if within else ''
     found.append(('ahead of every engine of equal guarantee in each cell that writes',
                   writing and f'{len(writing) - len(lost)} of {len(writing)} cells' + close, bool(writing) and not lost))
     worst = None
-    for cell, engines in table.cells.items():
-        ours = results.ours_of(cell, engines) if cell.suite == 'tpcc' else None
-        rival = ours and results.best_rival(engines, ours)
-        if rival:
-            gain = results.advantage(ours, rival)
-            worst = gain if worst is None else min(worst, gain)
+    for ours, among in [contest for cell, engines in table.cells.items() if cell.suite == 'tpcc' for contest in results.contests(engines)]:
+        rival = results.best_rival(among, ours)
+        gain = results.advantage(ours, rival) if rival else None
+        worst = gain if worst is None or gain and gain < worst else worst
     found.append((f'TPC-C: at least {TPCC} × the best rival of equal guarantee, in the worst cell', worst and f'{worst:.2f} ×',
                   worst and worst >= TPCC))
     return [(aim, result or '', 'not measured' if not result else 'yes' if met else 'no') for aim, result, met in found]
@@ -131,7 +128,7 @@ def add_papers(page, rows):
 
 
 def loss_rows(found):
-    return [(loss.cell.domain, loss.cell.suite, name_of(loss.cell), loss.cell.metric, f'`{loss.rival.engine}`',
+    return [(loss.cell.domain, loss.cell.suite, name_of(loss.cell), loss.cell.metric, f'`{loss.ours.engine}`, `{loss.rival.engine}`',
              f'{loss.behind:.2f} ×' + (' (within the spread)' if loss.is_close else ''), loss.why) for loss in found]
 
 
@@ -142,7 +139,7 @@ def add_losses(page, rows):
         page.text('In no cell is an engine of equal guarantee ahead of libato.')
         return
     page.text('Each cell in which an engine that promises as much is ahead, by how much, and why.')
-    page.table(['domain', 'suite', 'cell', 'metric', 'rival', 'behind', 'why'], loss_rows(found))
+    page.table(['domain', 'suite', 'cell', 'metric', 'ours, rival', 'behind', 'why'], loss_rows(found))
 
 
 def groups(rows):
@@ -193,7 +190,7 @@ def add_cells(page, group, charge):
     stems = {cell.metric for cell in cells}
     more = results.is_more_better(group[0].metric)
     better = '' if more is None else ' More is better.' if more else ' Less is better.'
-    what = 'Relative to the floor, and the spread' if has_ratio else 'Values, and the spread'
+    what = f'Relative to `{group[0].engine}`, and the spread' if has_ratio else 'Values, and the spread'
     page.text(what + (f'; {charged(charge)}' if charge else '') + '.' + better)
     weaker = weaker_ones(group)
     page.table(['cell'] + [engine + weaker.get(engine, '') for engine in engines],
@@ -251,7 +248,7 @@ def short(about, rows, pictures):
     else:
         page.text(f'{len(found)} cells in which an engine of equal guarantee is ahead' +
                   (f'; the {SHORT_LOSSES} by which most:' if len(found) > SHORT_LOSSES else ':'))
-        page.table(['domain', 'suite', 'cell', 'metric', 'rival', 'behind', 'why'],
+        page.table(['domain', 'suite', 'cell', 'metric', 'ours, rival', 'behind', 'why'],
                    loss_rows(sorted(found, key=lambda loss: -loss.behind)[:SHORT_LOSSES]))
     page.heading('How it is measured')
     page.items(METHOD)

@@ -10,7 +10,7 @@ from . import results
 COLOURS = ['#D55E00', '#0072B2', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#6b5b00', '#882255', '#44AA99', '#332288']
 MARKERS = 'soD^vP<X>*hp'
 OURS, FLOOR = '#000000', '#8a8a8a'
-WIDTH, HEIGHT, NAMES = 4.4, 3.3, 1.0  # of a panel and of the names beside it, in inches
+WIDTH, HEIGHT, NAMES = 4.4, 3.3, 1.3  # of a panel and of the names beside it, in inches
 COLUMNS = 3
 MOST_PANELS = 9
 
@@ -21,6 +21,7 @@ Plot = namedtuple('Plot', 'y panels')
 
 # Words before the workload of a suite where that is only numbers.
 MEANT = {'random': 'reads/writes '}
+SIZE = {'ycsb': 'bytes of a page of the database', 'tpcc': 'bytes of a page of the database'}
 
 
 def stem_of(metric):
@@ -65,7 +66,7 @@ def axis_of(rows, is_numbered):
         order = list(dict.fromkeys(row.metric for row in rows))
         return 'percentile', 'even', lambda row: order.index(row.metric), lambda row: results.PERCENTILE.match(row.metric)[1]
     if differ(rows, 'size'):
-        return 'bytes of an operation', 'log', lambda row: row.size, lambda row: length(row.size)
+        return SIZE.get(rows[0].suite, 'bytes of an operation'), 'log', lambda row: row.size, lambda row: length(row.size)
     if differ(rows, 'threads'):
         return 'threads', 'log', lambda row: row.threads, lambda row: str(row.threads)
     return None
@@ -115,7 +116,7 @@ def plot_of(rows):
     more = results.is_more_better(rows[0].metric)
     better = '' if more is None else '\nmore is better' if more else '\nless is better'
     name = 'time' if rows[0].metric.endswith('ns') else rows[0].metric
-    return Plot(f'{name}, relative to the floor{better}' if has_ratio else f'{rows[0].metric}{better}', panels)
+    return Plot(f'{name}, relative to {rows[0].engine}{better}' if has_ratio else f'{rows[0].metric}{better}', panels)
 
 
 def looks(engines):
@@ -136,15 +137,16 @@ def looks(engines):
 
 
 def apart(places, gap, low, high):
-    """The places, in their order, moved so that neighbours are `gap` apart and all lie between the two."""
-    moved = []
-    for place in places:
-        moved.append(max(place, moved[-1] + gap) if moved else max(place, low))
-    if moved and moved[-1] > high:
-        moved[-1] = high
-        for i in range(len(moved) - 2, -1, -1):
-            moved[i] = min(moved[i], moved[i + 1] - gap)
-    return moved
+    """The places, in their order, moved as little as may be so that neighbours are `gap` apart and all lie between the two."""
+    groups = []  # (sum, count) of places that touch, each less the gaps before it
+    for i, place in enumerate(places):
+        total, count = place - i * gap, 1
+        while groups and groups[-1][0] / groups[-1][1] > total / count:
+            before = groups.pop()
+            total, count = total + before[0], count + before[1]
+        groups.append((total, count))
+    moved = [total / count for total, count in groups for _ in range(count)]
+    return [max(low, min(place, high - (len(places) - 1) * gap)) + i * gap for i, place in enumerate(moved)]
 
 
 def draw(plot, title, look, path):
@@ -213,4 +215,4 @@ def name_lines(axis, engines, look):
     for (_, engine, x, y), place in zip(ends, places):
         axis.annotate(engine, (x, y), xytext=(edge, axis.transData.inverted().transform((box.x0, place))[1]), fontsize=7.5,
                       color=look[engine][0] if look[engine][0] != FLOOR else '#555', va='center', annotation_clip=False,
-                      arrowprops={'arrowstyle': '-', 'color': look[engine][0], 'linewidth': 0.5, 'shrinkA': 0, 'shrinkB': 3})
+                      arrowprops={'arrowstyle': '-', 'color': look[engine][0], 'linewidth': 0.5, 'shrinkA': 0, 'shrinkB': 3, 'relpos': (0, 0.5)})

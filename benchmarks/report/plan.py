@@ -8,21 +8,22 @@ from . import machine
 Part = namedtuple('Part', 'domain folder medium why')
 DOMAINS = ['pmem', 'process', 'disk']
 
-# Seconds of each suite in each part, when it is quick.
+# Seconds of each suite in each part, when it is quick. Files are filled and compared besides: BESIDES times as long, all in all.
 SECONDS = {
     #                 pmem process disk
-    'random':        (110, 40, 30),
-    'amplification': (10, 0, 0),
-    'sync':          (35, 0, 15),
-    'threads':       (30, 10, 10),
-    'latency':       (25, 0, 0),
-    'transactions':  (30, 10, 10),
-    'small_nvm':     (15, 0, 10),
+    'random':        (70, 25, 20),
+    'amplification': (4, 0, 0),
+    'sync':          (25, 0, 10),
+    'threads':       (20, 8, 8),
+    'latency':       (20, 0, 0),
+    'transactions':  (22, 8, 8),
+    'small_nvm':     (10, 0, 6),
     'unmap':         (10, 0, 0),
-    'recovery':      (15, 0, 5),
-    'ycsb':          (40, 0, 10),
-    'tpcc':          (40, 0, 10),
+    'recovery':      (12, 0, 5),
+    'ycsb':          (30, 0, 8),
+    'tpcc':          (30, 0, 8),
 }
+BESIDES = 1.3
 UNKNOWN = (10, 0, 0)  # a suite that is not in the table
 FULL = 8  # times as long
 ALL = 570  # seconds of a quick run, all in all
@@ -66,12 +67,15 @@ def runs(parts_there, suites, asked, full):
 
 def fitted(seconds, planned, left):
     """The seconds of a run, when `planned` are still to come and `left` are there: never more than planned, and 0 if none are left."""
-    return seconds * min(1, max(left, 0) / planned)
+    return seconds * min(1, max(left, 0) / (planned * BESIDES))
 
 
-def file_mib(domain, suite):
-    """Of each engine's file; None: as the program chooses. Filling files takes long on a disk."""
-    return 16 if domain == 'disk' and suite not in ('ycsb', 'tpcc') else None
+SMALL_MIB = 16
+
+
+def takes_small_files(domain, suite):
+    """Has a quick run files of SMALL_MIB there? To fill larger ones on a disk, or for each value, takes long."""
+    return domain == 'disk' and suite not in ('ycsb', 'tpcc') or suite in ('unmap', 'recovery')
 
 
 def limit(seconds):

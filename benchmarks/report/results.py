@@ -116,14 +116,22 @@ def is_close(ours, rival):
     return abs(ours.value - rival.value) <= (ours.spread or 0) + (rival.spread or 0)
 
 
-# Which of libato's engines a suite is about, where it is not `ato`.
-DEFAULT = {'ycsb': 'ato-vfs', 'tpcc': 'ato-vfs'}
+# Beside the engines, with one VFS for all of them, SQLite's suites have it with its own files, where it has all it needs for other
+# processes: compared among one another.
+STOCK = ('truncate', 'wal', 'ato-vfs', 'ato-vfs-off')
 
 
-def ours_of(cell, engines):
-    """The row of libato as it is without options; where a cell has only others of ours, the first of them; None without any."""
-    rows = [row for engine, row in engines.items() if is_ours(engine)]
-    return engines.get(DEFAULT.get(cell.suite, 'ato')) or (rows[0] if rows else None)
+def contests(engines):
+    """[(our row, {engine: row} of those that it is compared with)] of a cell: our engine is libato as it is without options, or, where
+    a cell has only others of ours, the first of them."""
+    found = []
+    for default, names in (('ato', [engine for engine in engines if engine not in STOCK]),
+                           ('ato-vfs', [engine for engine in engines if engine in STOCK])):
+        among = {engine: engines[engine] for engine in names}
+        ours = among.get(default) or next((row for engine, row in among.items() if is_ours(engine)), None)
+        if ours:
+            found.append((ours, among))
+    return found
 
 
 def best_rival(engines, ours):
