@@ -238,8 +238,10 @@ class Life
 
     std::string round()
     {
-        const unsigned threads =
-            random_.chance(70) || (way != End::alarm && !goes_through_media(*one_.kind)) ? 1 : 2;
+        /* libato's steps are counted of one thread only. */
+        const bool alone = (way != End::alarm && !goes_through_media(*one_.kind)) ||
+                           (one_.unit == Unit::sync && !has_units_of_threads(*one_.kind));
+        const unsigned threads = alone || random_.chance(70) ? 1 : 2;
         Script scripts[MOST_THREADS];
         for (unsigned t = 0; t < threads; t++)
             scripts[t] = random_script(random_, one_.unit, border(one_, t, threads),

@@ -2,7 +2,7 @@
 /*
  * Kills and power cuts of all engines, and of some that have a fault.
  *
- *   ATO_TEST_PERCENT=5000     fifty times as many rounds: a thousand at each
+ *   ATO_TEST_PERCENT=5000     fifty times as many rounds
  *   ATO_ENGINES_FORGET=STEP   power cuts find out whether each STEP (copy, flush, fence) is needed: each, or with :N each N-th, is
  *                             taken for not done. A test that still passes says that they are not, or that it looks at too little
  */
@@ -36,7 +36,7 @@ class Kill : public testing::TestWithParam<Case>
 TEST_P(Kill, AtAStepLeavesWhatIsPromised)
 {
     SCOPED_TRACE(rig::replay());
-    EXPECT_EQ(crash_rounds(GetParam(), End::kill, rig::rounds(20)), "");
+    EXPECT_EQ(crash_rounds(GetParam(), End::kill, rig::rounds(16)), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Kill,
@@ -66,7 +66,7 @@ class PowerCut : public testing::TestWithParam<Case>
 TEST_P(PowerCut, LeavesWhatIsPromised)
 {
     SCOPED_TRACE(rig::replay());
-    EXPECT_EQ(crash_rounds(GetParam(), End::power, rig::rounds(20), forgotten_by_environment()),
+    EXPECT_EQ(crash_rounds(GetParam(), End::power, rig::rounds(12), forgotten_by_environment()),
               "");
 }
 
