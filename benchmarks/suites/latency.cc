@@ -26,7 +26,7 @@ namespace suite
 namespace
 {
 
-constexpr size_t BYTES = 4096, MOST = 1 << 20; /* samples of a side */
+constexpr size_t BYTES = 4096, MOST = 1 << 17; /* samples of a side in a round */
 constexpr double LEAST_ABOVE = 10;             /* samples above a percentile */
 
 /* ---- the clock ---- */
@@ -99,14 +99,14 @@ class Measurement
         : sides_(sides), clock_(clock), shape_(shape), samples_(sides.count())
     {
         const auto take = [&](size_t side) { return mean(samples_[side].emplace_back(run(side))); };
-        const size_t most = shape.work == Work::read_after_write ? pages_ : MOST;
-        const size_t count = batch(
-            seconds, rounds(), sides.count(), 1, std::min(most, MOST / rounds() + 1),
-            [&](size_t n) { make(n); }, take);
+        const size_t most =
+            std::min<size_t>(MOST, shape.work == Work::read_after_write ? pages_ : MOST);
+        const auto [count, rounds] = batches(
+            seconds, sides.count(), 1, most, [&](size_t n) { make(n); }, take);
         for (std::vector<Samples> &of_side : samples_)
             of_side.clear();
         means_ = sides.interleave(
-            rounds(), [&] { make(count); }, take);
+            rounds, [&, n = count] { make(n); }, take);
         for (std::vector<Samples> &of_side : samples_)
             of_side.erase(of_side.begin()); /* of the warm-up */
     }

@@ -22,19 +22,21 @@ inline double time_of_cell(size_t cells)
     return std::max(0.0, seconds_left() - settings.seconds / 20) / static_cast<double>(cells);
 }
 
-inline unsigned rounds()
-{
-    return settings.full ? 11 : 5;
-}
+struct Batches {
+    size_t count; /* of operations in one */
+    unsigned rounds;
+};
 
 /*
- * Operations of a batch, a multiple of `least` up to `most`, with which a round to warm up and `rounds` rounds of all sides take
- * about so many seconds. prepare(n) makes a batch of n operations; take(side) does it.
+ * Batches, of a multiple of `least` up to `most`, with which a round to warm up and the others take about so many seconds for all
+ * sides; if even `least` takes longer there are fewer rounds, three at least. Tries it: prepare(n) makes a batch of n operations,
+ * take(side) does it.
  */
 template <class Prepare, class Take>
-size_t batch(double seconds, unsigned rounds, size_t sides, size_t least, size_t most,
-             const Prepare &prepare, const Take &take)
+Batches batches(double seconds, size_t sides, size_t least, size_t most, const Prepare &prepare,
+                const Take &take)
 {
+    const unsigned rounds = settings.full ? 11 : 5, fewest = 3;
     const double ns_of_round = seconds * 1e9 / (rounds + 1.5);
     for (size_t n = least;; n = std::min(n * 4, most)) {
         prepare(n);
@@ -46,7 +48,8 @@ size_t batch(double seconds, unsigned rounds, size_t sides, size_t least, size_t
         if (n < most && ns * 8 < ns_of_round)
             continue;
         const double fit = ns_of_round / ns * static_cast<double>(n / least);
-        return std::clamp(static_cast<size_t>(fit) * least, least, most);
+        return {std::clamp(static_cast<size_t>(fit) * least, least, most),
+                std::clamp(static_cast<unsigned>(fit * rounds), fewest, rounds)};
     }
 }
 

@@ -80,12 +80,12 @@ void run_cell(const Sides &sides, engine::Unit unit, bool random, size_t interva
         const double ns = ns_of([&] { writes.run(sides[side], sides, interval); });
         return writes.mb_of(ns);
     };
-    const size_t count = batch(
-        seconds, rounds(), sides.count(), std::max<size_t>(interval, 1), MOST,
+    const auto [count, rounds] = batches(
+        seconds, sides.count(), std::max<size_t>(interval, 1), MOST,
         [&](size_t n) { writes.make(n); }, take);
     sides.report("sync", cell, "MB/s",
                  sides.interleave(
-                     rounds(), [&] { writes.make(count); }, take));
+                     rounds, [&, n = count] { writes.make(n); }, take));
 }
 
 void run()

@@ -114,11 +114,11 @@ void run_cell(const Cell &cell, const Files &files, uint64_t file_bytes, double 
         return static_cast<double>(operations[0].size() * cell.threads * BYTES) / ns * 1e3;
     };
     /* Tried by one thread, and not too few: else the time is the one in which threads wake up. */
-    const size_t least = settings.domain == engine::Domain::disk ? 4 : 512,
-                 count = batch(cell.threads > 1 ? seconds / 2 : seconds, rounds(), first.count(),
-                               least, MOST, prepare, write_all);
+    const auto [count, rounds] =
+        batches(cell.threads > 1 ? seconds / 2 : seconds, first.count(),
+                settings.domain == engine::Domain::disk ? 1 : 512, MOST, prepare, write_all);
     const auto rates = first.interleave(
-        rounds(), [&] { prepare(count); }, take);
+        rounds, [&, n = count] { prepare(n); }, take);
     first.report("threads", cell, "MB/s", rates);
     if (cell.threads == 1)
         return;
@@ -130,7 +130,9 @@ void run_cell(const Cell &cell, const Files &files, uint64_t file_bytes, double 
 void run()
 {
     std::vector<unsigned> counts = {1};
-    for (unsigned count = 2; count <= (settings.full ? 16 : 8); count *= 2)
+    const bool on_disk =
+        settings.domain == engine::Domain::disk; /* where files take long to make */
+    for (unsigned count = 2; count <= (settings.full ? 16 : on_disk ? 4 : 8); count *= 2)
         if (count <= 4 * settings.cpus)
             counts.push_back(count);
     size_t cells = 2 * counts.size();

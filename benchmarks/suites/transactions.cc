@@ -83,10 +83,10 @@ void run_cell(const Sides &sides, const Shape &shape, double seconds)
         });
         return static_cast<double>(operations.size() / writes) / ns * 1e9;
     };
-    const size_t count = batch(seconds, rounds(), sides.count(), 1, MOST, prepare, take);
+    const auto [count, rounds] = batches(seconds, sides.count(), 1, MOST, prepare, take);
     sides.report("transactions", cell, "commits/s",
                  sides.interleave(
-                     rounds(), [&] { prepare(count); }, take));
+                     rounds, [&, n = count] { prepare(n); }, take));
 }
 
 void run()
