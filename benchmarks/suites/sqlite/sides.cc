@@ -206,7 +206,7 @@ Sides::measure(const Plan &plan,
                const std::function<void(size_t side, uint64_t operations)> &work) const
 {
     static std::mt19937_64 random_numbers(20261130);
-    const unsigned rounds = settings.full ? 21 : 11, least_rounds = 3;
+    const unsigned rounds = (settings.full ? 21 : 11) / (plan.few ? 2 : 1), least_rounds = 3;
     const double each = std::max(plan.seconds, 0.0) * 1e9 / (rounds + 2); /* of a round, ns */
     std::vector<size_t> order;
     for (size_t side = 0; side < count(); side++)

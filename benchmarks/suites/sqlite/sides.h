@@ -69,6 +69,7 @@ class Sides
     struct Plan {
         double seconds;        /* that all rounds should take, about */
         uint64_t least, limit; /* operations of a side: in a round, in all of them */
+        bool few = false;      /* rounds, and longer ones: threads that wait for one another */
     };
 
     /* Returns operations a second. In a round each side, in random order, does the same number of operations by work(); the first

@@ -5,8 +5,9 @@
  *
  * There are two warehouses, so that 1 % of the order lines and 15 % of the payments concern the other one. Districts have fewer
  * customers, and there are fewer items, if the files are too small for all (--file-mib 640). A thread is a terminal with a
- * connection; all of a side draw their transactions from one count, so that they end together. Reports all transactions a
- * second, and new orders a minute, without those that are rolled back.
+ * connection; all of a side begin at once, and draw their transactions from one count, so that they end together. Reports all
+ * transactions a second; new orders a minute, without those that are rolled back; and what the slowest thread did of what the
+ * fastest one did: a lock that is not fair lets one go on alone, with its cache of pages.
  *
  * With one thread all sides end with the same rows, which is compared; after the last run the consistency conditions are
  * checked on each side.
@@ -60,16 +61,29 @@ class Terminals
     void run(unsigned threads, uint64_t transactions)
     {
         std::atomic<uint64_t> drawn{0};
-        const auto work = [&](Terminal &terminal) {
-            while (drawn.fetch_add(1, std::memory_order_relaxed) < transactions)
-                terminal.run();
+        std::atomic<unsigned> here{0};
+        done_.assign(threads, 0);
+        const auto work = [&](unsigned i) {
+            uint64_t done = 0;
+            for (here++; here < threads;)
+                std::this_thread::yield();
+            for (; drawn.fetch_add(1, std::memory_order_relaxed) < transactions; done++)
+                terminals_[i].run();
+            done_[i] = done;
         };
         std::vector<std::thread> others;
         for (unsigned i = 1; i < threads; i++)
-            others.emplace_back(work, std::ref(terminals_[i]));
-        work(terminals_[0]);
+            others.emplace_back(work, i);
+        work(0);
         for (std::thread &other : others)
             other.join();
+    }
+
+    /* Of the last run: the part that the most idle thread did of what the busiest one did. */
+    double evenness() const
+    {
+        const auto [least, most] = std::minmax_element(done_.begin(), done_.end());
+        return static_cast<double>(*least + 1) / static_cast<double>(*most + 1);
     }
 
     Counts counts() const
@@ -87,6 +101,7 @@ class Terminals
 
   private:
     std::deque<Terminal> terminals_;
+    std::vector<uint64_t> done_; /* by each thread in the last run */
 };
 
 /* New orders that count, of all transactions. */
@@ -117,9 +132,13 @@ void run_page_size(unsigned page, const std::vector<unsigned> &thread_counts, do
         terminals.push_back(std::make_unique<Terminals>(sides[side], scale, thread_counts.back()));
     const uint64_t limit = (room - bytes) / BYTES_OF_ONE / thread_counts.size();
     for (const unsigned threads : thread_counts) {
+        Sides::Values evenness(sides.count());
         const Sides::Values rates = sides.measure(
-            {seconds / static_cast<double>(thread_counts.size()), LEAST, limit},
-            [&](size_t side, uint64_t count) { terminals[side]->run(threads, count); });
+            {seconds / static_cast<double>(thread_counts.size()), LEAST, limit, threads > 1},
+            [&](size_t side, uint64_t count) {
+                terminals[side]->run(threads, count);
+                evenness[side].push_back(terminals[side]->evenness());
+            });
         suite::Cell cell;
         cell.workload = "TPC-C";
         cell.size = page;
@@ -131,8 +150,13 @@ void run_page_size(unsigned page, const std::vector<unsigned> &thread_counts, do
             for (double &rate : orders[side])
                 rate *= 60 * part_of_new_orders(terminals[side]->counts());
         sides.report("tpcc", cell, "new orders/min", orders);
+        for (size_t side = 0; side < sides.count(); side++) /* the first ones were short */
+            evenness[side].erase(evenness[side].begin(),
+                                 evenness[side].end() - static_cast<ptrdiff_t>(rates[side].size()));
         if (threads == 1)
             sides.compare();
+        else
+            sides.report("tpcc", cell, "slowest/fastest", evenness);
     }
     for (size_t side = 0; side < sides.count(); side++)
         check(*sides[side].open(), scale, terminals[side]->counts().delivered,
