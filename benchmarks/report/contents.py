@@ -143,11 +143,11 @@ def add_losses(page, rows):
 
 
 def groups(rows):
-    """{(suite, domain, charge, stem of the metric): rows}, in their order."""
-    found = {}
+    """{(suite, domain, charge, stem of the metric): rows}, suite by suite, in their order."""
+    found, suites = {}, list(dict.fromkeys(row.suite for row in rows))
     for row in rows:
         found.setdefault((row.suite, row.domain, row.charge, figures.stem_of(row.metric)), []).append(row)
-    return found
+    return dict(sorted(found.items(), key=lambda item: suites.index(item[0][0])))
 
 
 STEMS = {'ns': 'time', 'mean ns': 'mean time', 'percentile ns': 'percentiles of the time'}

@@ -93,6 +93,7 @@ def inline_svg(path):
     with open(path, encoding='utf-8') as file:
         svg = file.read()
     svg = re.sub(r'<metadata>.*?</metadata>', '', svg, flags=re.S)
+    svg = re.sub(r'<g id="[^"]*"', '<g', svg)  # the same in each figure, and named nowhere
     return svg[svg.index('<svg'):].rstrip()
 
 

@@ -214,6 +214,10 @@ class Report(unittest.TestCase):
         self.assertEqual(text.count('20 ns added to each flushed line, 100 ns to each fence'), 3)  # on top, the heading, the table
         self.assertNotIn('added to each', self.page(rows(lines(USUAL))).markdown('.'))
 
+    def test_a_suite_has_one_chapter(self):
+        found = [row for domain in ('pmem', 'disk') for suite in ('random', 'sync') for row in rows(lines(USUAL, suite=suite), domain=domain)]
+        self.assertEqual(self.page(found).markdown('.').count('\n## random\n'), 1)
+
     def test_what_failed_comes_first(self):
         text = self.page(rows(lines(USUAL)), failed=['sync, domain pmem: it broke']).markdown('.')
         self.assertLess(text.index('it broke'), text.index('What was aimed at'))
