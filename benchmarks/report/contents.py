@@ -54,6 +54,12 @@ def name_of(cell):
     return ', '.join(filter(None, parts))
 
 
+def steadiness(rows):
+    """A sentence on the spreads; empty if they are small."""
+    wide = sum(1 for row in rows if row.spread and row.spread > abs(row.value) / 4)
+    return f'Of {len(rows)} values {wide} have a spread of more than a quarter: these are unsure.' if wide else ''
+
+
 # ---- Aims ----
 
 def aims(rows):
@@ -84,7 +90,7 @@ def aims(rows):
 
 def add_top(page, about, rows):
     page.text(f'{about["date"]}. Each number is a ratio to something that ran beside it in the same process. '
-              f'{"A long run." if about["full"] else "A quick run: `--full` takes longer and has more cells."}')
+              f'{"A long run." if about["full"] else "A quick run: `--full` takes longer and has more cells."} {steadiness(rows)}')
     if about['failed']:
         page.heading('Failed')
         page.items(about['failed'])
@@ -228,7 +234,7 @@ def short(about, rows, pictures):
     page = document.Document('The evaluation')
     page.text('libato beside its rivals, on the work of the papers. Made by `benchmarks/evaluate --short`, on '
               f'{about["date"]}; the whole report, with a figure and a table for each suite, is what `benchmarks/evaluate` writes. '
-              'All numbers are ratios to something that ran beside it in the same process.')
+              'All numbers are ratios to something that ran beside it in the same process. ' + steadiness(rows))
     page.table(['machine', ''], about['machine'] + [(f'medium, domain {domain}', medium) for domain, medium in about['media']])
     if about['failed'] or about['notes']:
         page.text('Failed, left out or made smaller: ' + '; '.join(about['failed'] + about['notes']) + '.')

@@ -214,6 +214,10 @@ class Report(unittest.TestCase):
         self.assertEqual(text.count('20 ns added to each flushed line, 100 ns to each fence'), 3)  # on top, the heading, the table
         self.assertNotIn('added to each', self.page(rows(lines(USUAL))).markdown('.'))
 
+    def test_values_that_are_unsure_are_counted(self):
+        text = self.page(rows(lines(but('pmemobj', PMEMOBJ, 100, 30)))).markdown('.')
+        self.assertIn('Of 5 values 1 have a spread of more than a quarter', text)
+
     def test_a_suite_has_one_chapter(self):
         found = [row for domain in ('pmem', 'disk') for suite in ('random', 'sync') for row in rows(lines(USUAL, suite=suite), domain=domain)]
         self.assertEqual(self.page(found).markdown('.').count('\n## random\n'), 1)
