@@ -239,8 +239,7 @@ class Life
     std::string round()
     {
         /* libato's steps are counted of one thread only. */
-        const bool alone = (way != End::alarm && !goes_through_media(*one_.kind)) ||
-                           (one_.unit == Unit::sync && !has_units_of_threads(*one_.kind));
+        const bool alone = way != End::alarm && !goes_through_media(*one_.kind);
         const unsigned threads = alone || random_.chance(70) ? 1 : 2;
         Script scripts[MOST_THREADS];
         for (unsigned t = 0; t < threads; t++)

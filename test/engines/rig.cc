@@ -62,11 +62,6 @@ bool goes_through_media(const Kind &kind)
     return true;
 }
 
-bool has_units_of_threads(const Kind &kind)
-{
-    return std::string(kind.name).rfind("hybrid-", 0) != 0;
-}
-
 bool has_steps(const Kind &kind)
 {
     return std::string(kind.name) != "pmemobj";

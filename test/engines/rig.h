@@ -37,9 +37,6 @@ std::vector<Case> cases(const std::vector<Domain> &domains);
 /* Does all that the engine stores pass its Medium? Not if another library stores for it. */
 bool goes_through_media(const Kind &kind);
 
-/* Has each thread a unit of its own with Unit::sync? If not, the sync() of one commits what the others have written so far. */
-bool has_units_of_threads(const Kind &kind);
-
 /* Can its steps be counted, or some of them? Not if all are libpmemobj's. */
 bool has_steps(const Kind &kind);
 
