@@ -429,6 +429,10 @@ class RedoCache final : public Base<RedoCache>
 
     void recover()
     {
+        /* persist-order L3: what is seen here may be in the caches only, if the last one that had the log was killed. It must be
+         * durable before the file changes: of a unit whose commit a power cut took back, nothing may stay. */
+        nvm_.flush(head_, sizeof(*head_));
+        nvm_.fence();
         std::vector<bool> is_kept(log_pages_);
         for (unsigned slot = 0; slot < Slots::MAX; slot++) {
             Lane &lane = lanes_[slot];
@@ -444,8 +448,6 @@ class RedoCache final : public Base<RedoCache>
         }
         passed_.clear();
         apply();
-        /* What is seen here may be in the caches only, if the last one that had the log was killed. */
-        nvm_.flush(head_, sizeof(*head_));
         move_starts();
         for (uint32_t page = log_pages_; page-- > 0;)
             if (!is_kept[page])

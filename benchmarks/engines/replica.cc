@@ -331,6 +331,12 @@ class Replica final : public Base<Replica>
     /* Does what is in the journal, and finds the free blocks. */
     void recover()
     {
+        /* persist-order R2: what is seen here may be in the caches only, if the last one that had the file was killed. It must be
+         * durable before anything is done for it: of a unit whose commit a power cut took back, nothing may stay. The lists stay
+         * valid; at the end no entry of them fits any more. */
+        medium_.flush(table_.at(0), table_.bytes());
+        medium_.flush(journal_.at(0), Slots::MAX * LINE);
+        medium_.fence();
         std::vector<Entry> entries;
         for (unsigned slot = 0; slot < Slots::MAX; slot++) {
             const uint64_t valid = *lane_word(slot);
@@ -347,10 +353,6 @@ class Replica final : public Base<Replica>
                     is_done = false;
                 }
         }
-        /* What is seen here may be in the caches only, if the last one that had the file was killed: it must be durable before
-         * anything builds on it. The lists stay valid; no entry of them fits any more. */
-        medium_.flush(table_.at(0), table_.bytes());
-        medium_.flush(journal_.at(0), Slots::MAX * LINE);
         medium_.fence();
 
         std::vector<bool> is_used(blocks_.bytes() / PAGE);
