@@ -83,6 +83,13 @@ void Log::recover(const File &file) const
     const uint64_t current = *epoch();
     std::vector<Record *> done;
 
+    /* What is seen here may be in the caches only, if the last one that had the log was killed. It must be durable before the file
+     * changes: of a unit whose end a power cut took back, nothing may stay. */
+    medium_.flush(epoch(), sizeof(*epoch()));
+    for (const auto &segment : segments_)
+        medium_.flush(segment->records, segment->units * sizeof(Record));
+    medium_.fence();
+
     for (const auto &segment : segments_)
         for (size_t unit = 0; unit < segment->units; unit++) {
             Record &record = segment->records[unit];

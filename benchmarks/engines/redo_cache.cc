@@ -30,7 +30,8 @@
  *     unit, as a thread of the evaluation sees what it has written.
  *   - One list of committed logs, which all threads append to, has become a chain a thread and a number a unit; threads meet only
  *     when they need a page of the log. A unit takes its lines of the log, not whole pages.
- *   - The background thread sleeps until it is called, instead of looking every 10 microseconds.
+ *   - The background thread sleeps until 30 % of the log is in use. There one thread looks every 10 microseconds for committed logs, and
+ *     another one writes dirty pages of the cache back from 30 % on.
  *   - One program has one log. Two programs have two logs, each with its share of the memory.
  */
 #include "engines.h"

@@ -37,24 +37,41 @@ def is_read(loss):
     return reads_only(loss.cell) or loss.cell.metric.startswith('read ')
 
 
-# More than this no reason here explains: the check and the copy home of a read; the second copy that another thread makes.
+def is_map(loss):
+    return loss.cell.suite in ('unmap', 'recovery') and loss.cell.metric == 'map ms'
+
+
+def is_first_read(loss):
+    return loss.cell.suite in ('unmap', 'recovery') and loss.cell.metric in ('read ms', 'map and read ms')
+
+
+# Beyond this the reason for reads, the check and the copy home, does not explain a loss; nor does the one for logs.
 MOST = 4
 
 # Known reasons: (condition on a loss and all cells; the reason). The first that fits counts. Only what is known stands here.
 REASONS = [
+    (lambda loss, _: is_map(loss),
+     'A map opens, locks and checks the file, its reflection and its manifest, and joins what other processes share: some 80 system calls, '
+     'whatever the size. Rivals map one or two files that they trust. On a disk a map after a kill also brings the log home, with its syncs.'),
+    (lambda loss, _: is_first_read(loss),
+     'The first read after a fast unmap or a kill gathers the slices from two files, and brings them home: what lazy writes put off. '
+     'Rivals did that before, in their unmap or in the background, or do it in their map. `ato-gather`, and `ato-spatial`, bring nothing home then.'),
     (lambda loss, _: loss.behind > MOST and loss.cell.suite != 'amplification', UNEXPLAINED),
-    (lambda loss, _: is_read(loss),
+    (lambda loss, _: is_read(loss) and not PERCENTILE.match(loss.cell.metric),
      'A read of libato never sees half of another thread\'s write, and brings home, once, what a write left elsewhere. The evaluation asks '
      'no engine for the first; one that writes to the place has nothing to bring.'),
     (is_decided_by_reads, 'Ahead at this size where all write, behind where all read: here the reads weigh more.'),
+    (lambda loss, _: loss.rival.engine.startswith('fallback-pmemobj') and loss.cell.suite == 'amplification' and loss.cell.workload == '50/50',
+     'Reads of `ato` bring home what they read, and that is counted; this engine, and `ato-gather`, bring nothing home.'),
     (lambda loss, _: loss.rival.engine.startswith('fallback-pmemobj') and loss.cell.suite in ('random', 'sync', 'threads', 'latency'),
-     'It stores the same lines as libato, and has no other processes to keep out.'),
+     'It stores the same lines as libato, brings nothing home, and has no other processes to keep out.'),
     (lambda loss, _: loss.cell.suite == 'amplification' and loss.cell.size > 4096,
      'A write of several pages: the words go through a redo list (a lane), with lines and fences of its own.'),
-    (lambda loss, _: writes(loss.cell) and loss.rival.engine in ('redo-cache', 'hybrid-log', 'hybrid-redo') and loss.cell.metric not in COUNTED,
-     'It appends to a log, which another thread copies to the file: on another CPU, while the log has room. `amplification` has what it '
-     'writes in all.'),
+    (lambda loss, _: loss.cell.suite in ('transactions', 'random', 'sync', 'small_nvm')
+     and loss.rival.engine in ('redo-cache', 'hybrid-log', 'hybrid-redo') and loss.cell.metric not in COUNTED,
+     'It appends to a log, which is copied to the file later, outside of its time. `amplification` has what it writes in all.'),
 ]
+PERCENTILE = results.PERCENTILE
 COUNTED = ('media bytes/byte', 'lines/write', 'fences/write')
 
 

@@ -12,10 +12,14 @@ COLUMNS = ['suite', 'engine', 'guarantee', 'workload', 'size', 'threads', 'metri
 Row = namedtuple('Row', COLUMNS)
 Cell = namedtuple('Cell', 'domain charge suite workload size threads metric')
 
-# From the weakest to the strongest, as engines/engines.cc names them: on a medium that survives a power cut, and where only a kill is
-# survived.
-GUARANTEES = [('nothing',), ('durable, not atomic', 'survives a kill, not atomic'),
-              ('durable, each page atomic', 'survives a kill, each page atomic'), ('atomic and durable', 'atomic, survives a kill')]
+# From the weakest to the strongest, as engines/engines.cc names them. What survives only a kill is less than what survives all, and in
+# the domain where there is nothing else, all survive a kill.
+GUARANTEES = ['nothing', 'survives a kill, not atomic', 'durable, not atomic', 'survives a kill, each page atomic', 'durable, each page atomic',
+              'atomic, survives a kill', 'atomic and durable']
+# What a unit of all threads together is where one thread writes at a time.
+ALONE = {'atomic for all threads together, survives a kill': 'atomic, survives a kill',
+         'atomic for all threads together, and durable': 'atomic and durable'}
+ONE_WRITER = ('ycsb', 'tpcc')  # SQLite has one
 
 # Units of which less, and of which more is better. A metric with neither is shown, and not judged.
 LESS = ('ns', 'us', 'ms', 'MiB', 'bytes/byte', 'lines/write', 'fences/write')
@@ -55,6 +59,8 @@ def read(lines, **more):
             for name in ('size', 'threads'):
                 values[name] = int(values[name] or 0)
             row = Row(**values)
+            if row.guarantee not in GUARANTEES and row.guarantee not in ALONE:
+                raise ValueError(f'an unknown guarantee: {row.guarantee}')
         except (KeyError, TypeError, ValueError) as why:
             raise Unreadable(f'line {line}: not a row of results: {",".join(fields)!r} ({why})') from None
         if row.value is not None:
@@ -93,22 +99,27 @@ def is_ours(engine):
     return engine == 'ato' or engine.startswith(('ato ', 'ato-', 'ato_', 'ato/'))
 
 
-def strength(guarantee):
-    """The place among GUARANTEES; what is not among them, such as that of a whole database, counts as the strongest."""
-    return next((place for place, names in enumerate(GUARANTEES) if guarantee in names), len(GUARANTEES) - 1)
+def strength(row):
+    """The place among GUARANTEES of what a row's engine promises there. One for all threads together is just less than one for each."""
+    if row.guarantee in ALONE:
+        together = GUARANTEES.index(ALONE[row.guarantee])
+        return together if row.threads <= 1 or row.suite in ONE_WRITER else together - 0.5
+    return GUARANTEES.index(row.guarantee)
 
 
-def is_equal(guarantee, ours):
-    """Does an engine with this guarantee promise as much as ours does?"""
-    return strength(guarantee) >= strength(ours)
+def is_equal(row, ours):
+    """Does the engine of a row promise at least as much as that of another one of its cell?"""
+    return strength(row) >= strength(ours)
 
 
 def advantage(ours, rival):
-    """How many times better `ours` is; below 1 it is worse. None where the metric has no direction or a value is 0."""
+    """How many times better `ours` is; below 1 it is worse. None where the metric has no direction or a value is 0. By the ratios to the
+    floor, which are of the same rounds, where there are any."""
     more = is_more_better(ours.metric)
-    if more is None or not ours.value or not rival.value:
+    mine, other = (ours.ratio_to_floor, rival.ratio_to_floor) if ours.ratio_to_floor and rival.ratio_to_floor else (ours.value, rival.value)
+    if more is None or not mine or not other:
         return None
-    return ours.value / rival.value if more else rival.value / ours.value
+    return mine / other if more else other / mine
 
 
 def is_close(ours, rival):
@@ -137,6 +148,6 @@ def contests(engines):
 def best_rival(engines, ours):
     """The best row of another's engine with at least our guarantee; None if there is none."""
     rivals = [(advantage(ours, row), row) for engine, row in engines.items()
-              if not is_ours(engine) and is_equal(row.guarantee, ours.guarantee)]
+              if not is_ours(engine) and is_equal(row, ours)]
     rivals = [(gain, row) for gain, row in rivals if gain is not None]
     return min(rivals, key=lambda pair: pair[0])[1] if rivals else None

@@ -195,7 +195,9 @@ void run()
 
 } // namespace
 
-const Suite SMALL_NVM = {
-    "small_nvm", "two programs with files on a disk and logs in a small memory (vNVML)", run};
+const Suite SMALL_NVM = {"small_nvm",
+                         "two programs with files on a disk and logs in a small memory, which is "
+                         "taken for persistent (vNVML)",
+                         run};
 
 } // namespace suite

@@ -162,28 +162,32 @@ void Sides::fill()
     charge(settings.ns_line, settings.ns_fence);
 }
 
-std::vector<std::vector<double>>
-Sides::interleave(unsigned rounds, const std::function<void()> &prepare,
-                  const std::function<double(size_t side)> &take) const
+Sides::Values Sides::interleave(unsigned rounds, const std::function<void()> &prepare,
+                                const std::function<double(size_t side)> &take,
+                                Values *background) const
 {
     std::vector<size_t> order;
     for (size_t side = 0; side < count(); side++)
         order.push_back(side);
-    std::vector<std::vector<double>> values(count());
+    Values values(count()), after(count());
     for (unsigned round = 0; round <= rounds; round++) {
         bench::stop_if_asked();
         prepare();
         std::shuffle(order.begin(), order.end(), random_numbers);
         for (const size_t side : order) {
-            const double value = take(side);
-            if (round > 0)
+            const double value = take(side), more = ns_of([&] { (*this)[side].settle(); });
+            if (round > 0) {
                 values[side].push_back(value);
+                after[side].push_back(more);
+            }
         }
     }
+    if (background)
+        *background = std::move(after);
     return values;
 }
 
-std::vector<std::vector<double>> Sides::race(double seconds, const Maker &make) const
+Sides::Values Sides::race(double seconds, const Maker &make, Values *settled) const
 {
     /* Many short batches: the scheduler of a busy machine disturbs some of them, and medians do not show it. */
     const double short_rounds =
@@ -201,7 +205,7 @@ std::vector<std::vector<double>> Sides::race(double seconds, const Maker &make) 
         batch = make(n);
         all = 0;
         for (size_t side = 0; side < count(); side++)
-            all += take(side);
+            all += take(side) + ns_of([&] { (*this)[side].settle(); });
         if (all > each / 4 || n >= 1 << 20)
             break;
         n *= 2;
@@ -212,9 +216,17 @@ std::vector<std::vector<double>> Sides::race(double seconds, const Maker &make) 
     const unsigned fitting =
         all > each ? std::max<unsigned>(LEAST_ROUNDS, static_cast<unsigned>(rounds * each / all))
                    : rounds;
-    return interleave(
+    Values background;
+    Values values = interleave(
         std::min(rounds, fitting), [&] { batch = make(n); },
-        [&](size_t side) { return take(side) / static_cast<double>(n); });
+        [&](size_t side) { return take(side) / static_cast<double>(n); }, &background);
+    if (settled) {
+        *settled = values;
+        for (size_t side = 0; side < count(); side++)
+            for (size_t round = 0; round < values[side].size(); round++)
+                (*settled)[side][round] += background[side][round] / static_cast<double>(n);
+    }
+    return values;
 }
 
 void Sides::check_content() const

@@ -64,16 +64,20 @@ class Sides
      * page lie in different homes then, where an engine has two. */
     void fill();
 
+    using Values = std::vector<std::vector<double>>; /* by side and round */
+
     /* Calls prepare() once and then take(side) for each side, in random order, `rounds` times; the first round only warms up.
-     * take() returns the value of a metric. */
-    std::vector<std::vector<double>>
-    interleave(unsigned rounds, const std::function<void()> &prepare,
-               const std::function<double(size_t side)> &take) const;
+     * take() returns the value of a metric. What the side does in the background is waited for before the next side has its turn;
+     * `background` gets the ns of that. */
+    Values interleave(unsigned rounds, const std::function<void()> &prepare,
+                      const std::function<double(size_t side)> &take,
+                      Values *background = nullptr) const;
 
     /* Interleaved batches for as long as `seconds` allows: make(n) returns n operations, of which n is chosen so that there are
-     * enough rounds. Returns ns of an operation, by side and round. One thread; units of one operation. */
+     * enough rounds. Returns ns of an operation, and in `settled` the same with what is done in the background. One thread; units of
+     * one operation. */
     using Maker = std::function<std::vector<engine::Operation>(size_t n)>;
-    std::vector<std::vector<double>> race(double seconds, const Maker &make) const;
+    Values race(double seconds, const Maker &make, Values *settled = nullptr) const;
 
     void check_content() const; /* fails if a side has other bytes than the first */
 

@@ -63,16 +63,34 @@ class Results(unittest.TestCase):
                 self.assertEqual(results.read(file), before)
 
     def test_a_time_is_better_if_it_is_less(self):
-        ours, rival = (rows(lines({'floor': (FLOOR, value, 0)}, metric='mean ns'))[0] for value in (100, 250))
+        ours, rival = rows(lines({'floor': (FLOOR, 100, 0), 'ato': (ATO, 250, 0)}, metric='mean ns'))
         self.assertEqual(results.advantage(ours, rival), 2.5)
+
+    def test_drift_of_the_machine_is_not_in_what_is_compared(self):
+        ours, rival = (row._replace(ratio_to_floor=ratio) for row, ratio in zip(rows(lines(USUAL))[1:3], (0.8, 0.4)))
+        self.assertEqual(results.advantage(ours, rival), 2)
 
     def test_ratio_and_spread_are_shown(self):
         row = rows(lines(but('ato', ATO, 500, 50)))[1]
         self.assertEqual(contents.value_of(row), '0.50 ±10 %')
 
     def test_guarantees_of_domains_are_compared_by_what_they_promise(self):
-        self.assertTrue(results.is_equal('atomic, survives a kill', 'atomic, survives a kill'))
-        self.assertFalse(results.is_equal('survives a kill, each page atomic', 'atomic, survives a kill'))
+        def equal(guarantee, ours, **more):
+            row, other = (results.Row(**{**dict.fromkeys(results.COLUMNS), 'suite': 'sync', 'threads': 1, 'guarantee': name, **more})
+                          for name in (guarantee, ours))
+            return results.is_equal(row, other)
+
+        self.assertTrue(equal('atomic, survives a kill', 'atomic, survives a kill'))
+        self.assertFalse(equal('survives a kill, each page atomic', 'atomic, survives a kill'))
+        self.assertFalse(equal('atomic, survives a kill', 'atomic and durable'))
+        together = 'atomic for all threads together, and durable'
+        self.assertTrue(equal(together, 'atomic and durable'))
+        self.assertFalse(equal(together, 'atomic and durable', threads=2))
+        self.assertTrue(equal(together, 'atomic and durable', threads=2, suite='tpcc'))
+
+    def test_an_unknown_guarantee_is_an_error(self):
+        with self.assertRaisesRegex(results.Unreadable, 'unknown guarantee: as good as any'):
+            rows(lines({'floor': ('as good as any', 1, 0)}))
 
 
 class Losses(unittest.TestCase):
@@ -151,7 +169,7 @@ class Papers(unittest.TestCase):
         self.assertIn('No slower', row[5])
 
     def test_without_an_engine_nothing_is_said(self):
-        self.assertEqual(self.row(rows(lines(USUAL)), 'random writes of 1 KiB, throughput beside NOVA')[4:], ('not measured', ''))
+        self.assertEqual(self.row(rows(lines(USUAL)), 'random writes of 1 KiB, throughput beside NOVA')[4:], ('not measured', 'The cell was left out of this run.'))
 
     def test_the_sentence_follows_from_the_numbers(self):
         claim = papers.CLAIMS[0]._replace(paper=4)
