@@ -57,7 +57,9 @@ REASONS = [
      'The first read after a fast unmap or a kill gathers the slices from two files, and brings them home: what lazy writes put off. '
      'Rivals did that before, in their unmap or in the background, or do it in their map. `ato-gather`, and `ato-spatial`, bring nothing home then.'),
     (lambda loss, _: loss.behind > MOST and loss.cell.suite != 'amplification', UNEXPLAINED),
-    (lambda loss, _: is_read(loss) and not PERCENTILE.match(loss.cell.metric),
+    (lambda loss, _: loss.cell.metric == 'stored MiB',
+     'The reflection has a page for each page that was written, and a fast unmap keeps them.'),
+    (lambda loss, _: is_read(loss) and loss.cell.metric not in TAILS,
      'A read of libato never sees half of another thread\'s write, and brings home, once, what a write left elsewhere. The evaluation asks '
      'no engine for the first; one that writes to the place has nothing to bring.'),
     (is_decided_by_reads, 'Ahead at this size where all write, behind where all read: here the reads weigh more.'),
@@ -71,7 +73,7 @@ REASONS = [
      and loss.rival.engine in ('redo-cache', 'hybrid-log', 'hybrid-redo') and loss.cell.metric not in COUNTED,
      'It appends to a log, which is copied to the file later, outside of its time. `amplification` has what it writes in all.'),
 ]
-PERCENTILE = results.PERCENTILE
+TAILS = ('p99.9 ns', 'p99.99 ns', 'p99.999 ns')
 COUNTED = ('media bytes/byte', 'lines/write', 'fences/write')
 
 

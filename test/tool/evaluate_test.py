@@ -138,6 +138,13 @@ class Losses(unittest.TestCase):
         self.assertEqual(loss.cell.charge, '20,100')
 
 
+class Beside(unittest.TestCase):
+    def test_each_rival_has_its_ratio_and_a_weaker_one_is_in_brackets(self):
+        rivals, (line,) = contents.beside_each(rows(lines(USUAL)))
+        self.assertEqual(rivals, ['floor', 'hybrid-log', 'pmemobj', 'msync'])
+        self.assertEqual(line, ['pmem', 'random, MB/s', '0/100, 1 KiB', '(0.90)', '3.00', '4.50', '(0.45)'])
+
+
 class Aims(unittest.TestCase):
     def reached(self, found):
         return [reached for _, _, reached in contents.aims(found)]
