@@ -45,6 +45,11 @@ def is_first_read(loss):
     return loss.cell.suite in ('unmap', 'recovery') and loss.cell.metric in ('read ms', 'map and read ms')
 
 
+def has_written(loss):
+    """Was anything written before what the suite measures?"""
+    return loss.cell.workload != 'none' and not loss.cell.workload.startswith('0 ')
+
+
 # Beyond this the reason for reads, the check and the copy home, does not explain a loss; nor does the one for logs.
 MOST = 4
 
@@ -53,11 +58,15 @@ REASONS = [
     (lambda loss, _: is_map(loss),
      'A map opens, locks and checks the file, its reflection and its manifest, and joins what other processes share: some 80 system calls, '
      'whatever the size. Rivals map one or two files that they trust. On a disk a map after a kill also brings the log home, with its syncs.'),
+    (lambda loss, _: is_first_read(loss) and not has_written(loss),
+     'Nothing was written, so nothing is brought home: all policies of libato take the same time. Each read makes sure that it sees no '
+     'half of another thread\'s write. `map and read ms` has the time of the map, too.'),
     (lambda loss, _: is_first_read(loss),
      'The first read after a fast unmap or a kill gathers the slices from two files, and brings them home: what lazy writes put off. '
-     'Rivals did that before, in their unmap or in the background, or do it in their map. `ato-gather`, and `ato-spatial`, bring nothing home then.'),
+     'Rivals did that before, in their unmap or in the background, or do it in their map. `ato-gather`, and `ato-spatial`, bring nothing home then. '
+     'Where little was written, most of the time is the check that each read makes.'),
     (lambda loss, _: loss.behind > MOST and loss.cell.suite != 'amplification', UNEXPLAINED),
-    (lambda loss, _: loss.cell.metric == 'stored MiB',
+    (lambda loss, _: loss.cell.metric == 'stored MiB' and has_written(loss),
      'The reflection has a page for each page that was written, and a fast unmap keeps them.'),
     (lambda loss, _: is_read(loss) and loss.cell.metric not in TAILS,
      'A read of libato never sees half of another thread\'s write, and brings home, once, what a write left elsewhere. The evaluation asks '
@@ -69,11 +78,16 @@ REASONS = [
      'It stores the same lines as libato, brings nothing home, and has no other processes to keep out.'),
     (lambda loss, _: loss.cell.suite == 'amplification' and loss.cell.size > 4096,
      'A write of several pages: the words go through a redo list (a lane), with lines and fences of its own.'),
+    (lambda loss, _: loss.cell.suite == 'transactions' and loss.cell.workload.startswith(SMALL)
+     and loss.rival.engine.startswith(('redo-cache', 'fallback-pmemobj')),
+     'A transaction of libato takes and releases its pages, so that no other thread or process sees half of it: with few pages that weighs '
+     'most. This engine has only threads of one process to think of.'),
     (lambda loss, _: loss.cell.suite in ('transactions', 'random', 'sync', 'small_nvm')
      and loss.rival.engine in ('redo-cache', 'hybrid-log', 'hybrid-redo') and loss.cell.metric not in COUNTED,
      'It appends to a log, which is copied to the file later, outside of its time. `amplification` has what it writes in all.'),
 ]
 TAILS = ('p99.9 ns', 'p99.99 ns', 'p99.999 ns')
+SMALL = '2 pages'  # the smallest transactions that are measured
 COUNTED = ('media bytes/byte', 'lines/write', 'fences/write')
 
 

@@ -108,6 +108,12 @@ class Losses(unittest.TestCase):
         self.assertIn('A read of libato', slow.why)
         self.assertEqual(slower.why, losses.UNEXPLAINED)
 
+    def test_where_nothing_was_written_nothing_is_brought_home(self):
+        none, pages = (losses.find(rows(lines(but('pmemobj', PMEMOBJ, 900 / 2), suite='unmap', workload=work, metric='read ms')))[0]
+                       for work in ('none', 'all pages'))
+        self.assertIn('Nothing was written', none.why)
+        self.assertIn('brings them home', pages.why)
+
     def test_who_writes_less_than_it_was_told_was_not_counted(self):
         few = {'floor': (FLOOR, 1, 0), 'ato': (ATO, 1.02, 0), 'fallback-pmemobj': (ATO, 0.01, 0), 'replica': (ATO, 1.01, 0)}
         loss, = losses.find(rows(lines(few, suite='amplification', size=65536, metric='media bytes/byte')))
@@ -184,6 +190,10 @@ class Papers(unittest.TestCase):
         self.assertEqual(papers.compared(claim, 2), 'Ahead here too, by less than there.')
         self.assertEqual(papers.compared(claim, 0.5), 'Here it is the other way round: 2.00 × behind.')
         self.assertEqual(papers.compared(claim, 8), '2.00 times what the paper has.')
+        self.assertEqual(papers.compared(claim, 1.01), 'Here they are the same, within 5 %.')
+        redo = claim._replace(paper=None, says='redo is better')
+        self.assertEqual(papers.compared(redo, 2), 'Redo is ahead here, as there.')
+        self.assertEqual(papers.compared(redo, 0.5), 'Undo is ahead here, not as there.')
         self.assertEqual(papers.compared(claim._replace(paper=0.5), 2), 'Behind there, ahead here.')
 
 
