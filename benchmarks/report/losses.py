@@ -69,8 +69,8 @@ REASONS = [
     (lambda loss, _: loss.cell.metric == 'stored MiB' and has_written(loss),
      'The reflection has a page for each page that was written, and a fast unmap keeps them.'),
     (lambda loss, _: is_read(loss) and loss.cell.metric not in TAILS,
-     'A read of libato never sees half of another thread\'s write, and brings home, once, what a write left elsewhere. The evaluation asks '
-     'no engine for the first; one that writes to the place has nothing to bring.'),
+     'A read of libato makes sure that it sees no half of another thread\'s write, and it brings home, once, what a write left elsewhere. '
+     'No work of the evaluation needs the first, and an engine that writes in place has nothing to bring home.'),
     (is_decided_by_reads, 'Ahead at this size where all write, behind where all read: here the reads weigh more.'),
     (lambda loss, _: loss.rival.engine.startswith('fallback-pmemobj') and loss.cell.suite == 'amplification' and loss.cell.workload == '50/50',
      'Reads of `ato` bring home what they read, and that is counted; this engine, and `ato-gather`, bring nothing home.'),
@@ -82,9 +82,9 @@ REASONS = [
      and loss.rival.engine.startswith(('redo-cache', 'fallback-pmemobj')),
      'A transaction of libato takes and releases its pages, so that no other thread or process sees half of it: with few pages that weighs '
      'most. This engine has only threads of one process to think of.'),
-    (lambda loss, _: loss.cell.suite in ('transactions', 'random', 'sync', 'small_nvm')
+    (lambda loss, _: loss.cell.suite in ('transactions', 'random', 'sync')
      and loss.rival.engine in ('redo-cache', 'hybrid-log', 'hybrid-redo') and loss.cell.metric not in COUNTED,
-     'It appends to a log, which is copied to the file later, outside of its time. `amplification` has what it writes in all.'),
+     'The rival appends to a log, which is copied to the file later, outside of its time. `amplification` has what it writes in all.'),
 ]
 TAILS = ('p99.9 ns', 'p99.99 ns', 'p99.999 ns')
 SMALL = '2 pages'  # the smallest transactions that are measured
