@@ -351,8 +351,10 @@ int adopt(struct pairing *pr, const struct pairing_wish *wish)
                             "the reflection %s/%s is damaged: it has slices of page %" PRIu64
                             " that lie beyond the end of the file. " PAIRING_BRING_BACK,
                             pr->folder.path, pr->names.reflection, page);
-    /* After an unmap, times tell whether the file was overwritten; after a kill, the guard. */
-    if ((was_used || wish->prefer_reflection) && guard_check(pr, &r->guard, pr->size) < 0) {
+    /* After an unmap, times tell whether the file was overwritten; after a kill, the guard. The guard is looked at after an unmap, too:
+     * each unmap looks at it, and would refuse what was written since this map. */
+    if ((was_used || r->state == MANIFEST_CLEAN || wish->prefer_reflection) &&
+        guard_check(pr, &r->guard, pr->size) < 0) {
         if (errno != ESTALE || !wish->prefer_reflection)
             return -1;
         report_log(REPORT_WARNING,

@@ -171,6 +171,13 @@ std::vector<Seed> seeds()
                     .u8(0)
                     .u8(index_of(GUARD_BYTES + 4) | 128)
                     .u64(1));
+    all.push_back(with("mask-first-of-another-plain-byte", 1 | 8, 4)
+                      .u8(0)
+                      .u8(index_of(GUARD_BYTES + 4) | 128)
+                      .u64(1)
+                      .u8(0)
+                      .u8(index_of(GUARD_PLAIN) | 128)
+                      .u64(0x92));
     all.push_back(field("guard-too-long", 2 | 8, GUARD_BYTES, 17));
     all.push_back(field("guard-huge", 2 | 8, GUARD_BYTES, 0xffffffff));
     all.push_back(field("guard-far", 2 | 8, GUARD_OFFSET, MOST_BYTES));
